@@ -1,4 +1,4 @@
-"""The command line, as ``python -m trio_mcp``."""
+"""The command line, for ``python -m trio_mcp``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The purposes of IP addresses, according to IANA's registries of special addresses.
+"""Where an IP address can be reached from, according to IANA's registries of special-purpose addresses.
 
-This is our own table: the verdict of `ipaddress` on an address has changed with Python's patch releases, as the
-registries themselves have.
+The table is our own: `ipaddress` has changed its verdict on some addresses in Python's patch releases, as the
+registries themselves have changed.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ _TABLE: Final = {
     """,
 }
 
-# These IPv6 addresses contain an IPv4 address, to which their packets are forwarded: `64:ff9b::7f00:1` is 127.0.0.1,
-# through a translator. Each network is listed with the number of bits after the IPv4 address, and a mask that inverts
-# that address.
+# These IPv6 addresses contain an IPv4 address, to which their packets are forwarded: `64:ff9b::7f00:1` leads to
+# 127.0.0.1 through a translator. Each network is listed with the number of bits after the IPv4 address, and a mask that
+# inverts that address.
 _WRAPPED: Final = [
     (ipaddress.IPv6Network(network), shift, inverted)
     for network, shift, inverted in (
@@ -105,7 +105,7 @@ _WRAPPED: Final = [
 
 @functools.cache
 def _networks() -> Sequence[tuple[_Network, Reach]]:
-    """Return the table, smallest networks first. It is made on first use, because making it takes a millisecond."""
+    """Return the rows of the table, smallest networks first; parsed on first use, because that takes a millisecond."""
     rows = [(row.split()[0], found) for found, text in _TABLE.items() for row in text.strip().splitlines()]
     return sorted(
         ((ipaddress.ip_network(network), found) for network, found in rows), key=lambda each: -each[0].prefixlen

@@ -1,8 +1,8 @@
 """attrs, as the package uses it: with ``__repr__``, ``__eq__`` and ``__hash__`` that all classes share.
 
-attrs writes these methods for each class, and the interpreter compiles them whenever the class is imported, which takes
-nearly a tenth of a server's start. They are called rarely, so the shared ones may look the fields up instead. Import
-this module as ``from trio_mcp import _attrs as attrs``.
+attrs generates these methods for each class, and the interpreter compiles them whenever the class is imported, which
+takes nearly a tenth of a server's start-up time. They are called rarely, so the shared ones can afford to look up the
+fields on each call. Import this module as ``from trio_mcp import _attrs as attrs``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ else:
     # Methods that the body of a class defines are kept, as attrs keeps them.
 
     def define(cls: type | None = None, **options: Any) -> Any:
-        """Do what `attrs.define` does."""
+        """Make an attrs class as `attrs.define` does, but with the methods that all classes share."""
         return _sharing(attrs.define, cls, options, None)
 
     def frozen(cls: type | None = None, **options: Any) -> Any:
-        """Do what `attrs.frozen` does."""
+        """Make a frozen attrs class as `attrs.frozen` does, but with the methods that all classes share."""
         return _sharing(attrs.frozen, cls, options, _hash)
 
     def _sharing(make: Any, cls: type | None, options: dict[str, Any], hashed: Any) -> Any:

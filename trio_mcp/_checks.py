@@ -56,7 +56,7 @@ def check_number(name: str, value: Any, *, what: str = "a number") -> None:
 
 
 def check_seconds(name: str, value: Any, *, zero: bool = False, finite: bool = False, optional: bool = False) -> None:
-    """Check a length of time.
+    """Check that a value is a length of time in seconds, within the allowed range.
 
     Args:
         name: The name of the setting, for the error message.
@@ -79,7 +79,7 @@ def check_seconds(name: str, value: Any, *, zero: bool = False, finite: bool = F
 
 
 def check_count(name: str, value: Any, *, least: int = 1, most: float = math.inf) -> None:
-    """Check a count.
+    """Check that a value is an integer within the allowed range.
 
     Args:
         name: The name of the setting, for the error message.
@@ -99,10 +99,10 @@ def check_count(name: str, value: Any, *, least: int = 1, most: float = math.inf
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Check that a value is a boolean: a string such as "no" would count as true.
+    """Check that a value is a boolean; a string such as "no", for example, would count as true.
 
     Raises:
-        TypeError: If it is something else.
+        TypeError: If the value is something else.
     """
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}")
@@ -140,7 +140,7 @@ def check_choices(name: str, values: Any, choices: Collection[str]) -> None:
         TypeError: If it is not a collection of strings; a single string does not count as one.
         ValueError: If it contains a string that is not allowed.
     """
-    # A string is a collection of strings, too: its letters.
+    # A string is a collection of strings, too: its characters.
     strings = isinstance(values, Collection) and all(isinstance(value, str) for value in values)
     if isinstance(values, str) or not strings or not set(values) <= set(choices):
         kind = ValueError if strings and not isinstance(values, str) else TypeError
@@ -152,11 +152,11 @@ def check_url(value: Any, schemes: Collection[str]) -> SplitResult:
 
     Args:
         value: The URL.
-        schemes: The schemes that it may have.
+        schemes: The allowed schemes, in lower case.
 
     Raises:
         TypeError: If it is not a string.
-        ValueError: If it is not a URL with such a scheme and a host.
+        ValueError: If it is not a valid URL with one of these schemes and a host.
     """
     if not isinstance(value, str):
         raise TypeError(f"url must be a string, got {value!r}")
@@ -181,11 +181,11 @@ def check_url(value: Any, schemes: Collection[str]) -> SplitResult:
 
 
 def check_headers(value: Any) -> None:
-    """Check header fields to be sent, by name.
+    """Check header fields that are to be sent, given as a mapping from names to values.
 
     Raises:
         TypeError: If they don't map strings to strings.
-        ValueError: If one can't be sent.
+        ValueError: If a name or a value can't be sent.
     """
     # The values may be secrets, so no message shows them.
     if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
@@ -223,7 +223,7 @@ def check_kind(name: str, value: Any, *, kind: type) -> None:
     """Check that a value is an instance of a class, or None.
 
     Raises:
-        TypeError: If it is something else.
+        TypeError: If the value is something else.
     """
     if value is not None and not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIO" else "a"
@@ -231,7 +231,7 @@ def check_kind(name: str, value: Any, *, kind: type) -> None:
 
 
 def accepts(function: Callable[..., Any], count: int) -> bool:
-    """Return whether a function takes this many arguments by position; True if that can't be known."""
+    """Return whether a function accepts ``count`` positional arguments; True if that can't be determined."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -252,7 +252,7 @@ def given_or_default(name: str, value: BundleT | None, kind: type[BundleT]) -> B
         kind: The class of the bundle.
 
     Raises:
-        TypeError: If the value is something else.
+        TypeError: If the value is neither None nor such a bundle.
     """
     if value is None:
         return kind()
@@ -281,14 +281,14 @@ def check_on_trio() -> None:
 
 
 def check_no_loop(function: str, instead: str) -> None:
-    """Check that a function which starts Trio itself is not called on an event loop.
+    """Check that a function that starts Trio itself is not called while an event loop is running.
 
     Args:
-        function: What is called, for the error message.
-        instead: What to await on Trio.
+        function: The call to refuse, for the error message.
+        instead: The call to await on Trio instead, for the error message.
 
     Raises:
-        RuntimeError: If there is an event loop already: the call would block it.
+        RuntimeError: If an event loop is running already: the call would block it.
     """
     if (loop := _running_loop()) is not None:
         advice = f"await {instead}" if loop == "trio" else "call it from a plain function, outside of the event loop"

@@ -30,11 +30,11 @@ DOORS = (
     "trio_mcp.low_level",
     *(f"trio_mcp.{name}" for name in ("statistics", "types", "auth", "testing", "conformance", "middleware")),
 )
-"""The modules that users import names from, and that an error may point to."""
+"""The modules that users import public names from; error messages may refer to them."""
 
 
 def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__all__``, ``__getattr__`` and ``__dir__`` for a package that lists its names as described above."""
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` for a door, whose names are imported on first use."""
     module = sys.modules[package]
     homes = _read_homes(package)
 
@@ -78,7 +78,7 @@ def _door_of(name: str) -> str | None:
 
 
 def _read_homes(package: str) -> dict[str, str]:
-    """Return the module of each name: run the package's code with an ``__import__`` that only records."""
+    """Return the module that each name comes from, by running the package's code with a recording ``__import__``."""
     homes: dict[str, str] = {}
 
     def record(module: str, _globals: object, _locals: object, names: Sequence[str], _level: int) -> SimpleNamespace:

@@ -1,6 +1,6 @@
-"""Unknown names: how unknown keyword arguments are refused, with advice on what to write instead.
+"""Errors for unknown keyword arguments and other unknown names, with advice on what to write instead.
 
-A function that takes them declares ``**unknown: Never``, so type checkers refuse them too.
+A function that raises these errors declares ``**unknown: Never``, so that type checkers refuse unknown arguments too.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Final
 __all__ = ["FOREIGN", "did_you_mean", "refuse_unknown", "similar_names"]
 
 LONGEST_COMPARED = 200
-"""The number of characters at the beginning of a name that are compared: difflib takes quadratic time."""
+"""How many characters of a name are compared, from its beginning: difflib takes quadratic time."""
 
 MOST_COMPARED = 1000
-"""The largest number of known names that a name is compared with. Chosen: this many take milliseconds."""
+"""The largest number of known names that a name is compared with. An arbitrary choice: 1000 take milliseconds."""
 
 _VERSION = "the protocol has no versions for it; write meta={'com.example/version': …}"
 _TASK = "tasks are not implemented"
-_SCOPES = "write scopes={…}; the tokens are judged by run('http', auth=…)"
+_SCOPES = "write scopes={…}; tokens are checked by run('http', auth=…)"
 _AUTH = "give run('http') auth=…, a ResourceServer of trio_mcp.auth"
 
 # These are keywords of FastMCP and the official SDK, and their counterparts here.
@@ -187,7 +187,7 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
 
 
 _FOR_THE_SERVER: Final = ("call_tool", "call_tool_once", "get_prompt", "get_prompt_once")
-"""Functions to which the arguments of a tool or prompt may be given as keywords by mistake."""
+"""Methods to which callers may pass the arguments of a tool or prompt as keywords, by mistake."""
 
 
 def refuse_unknown(
@@ -198,8 +198,8 @@ def refuse_unknown(
     Args:
         function: The public function, method or class that was called.
         given: The names that its ``**`` parameter received.
-        details: The `typing.TypedDict` of the keywords that it takes there; None if it takes none.
-        owner: The class to name, for a method that is defined in a base class.
+        details: The `typing.TypedDict` of the keywords that this parameter accepts; None if it accepts none.
+        owner: The class to name in the error, for a method that is defined in a base class.
 
     Raises:
         TypeError: If a keyword is unknown.
@@ -214,7 +214,7 @@ def refuse_unknown(
 
 
 def _advice(function: Callable[..., Any], called: str, name: str, known: list[str]) -> str:
-    bases = getattr(function, "__mro__", ())  # a user's subclass has the rows of its base class
+    bases = getattr(function, "__mro__", ())  # the rows of a base class apply to a user's subclass, too
     for each in (called, *(base.__qualname__ for base in bases)):
         if (advice := FOREIGN.get(each, {}).get(name)) is not None:
             return f": {advice}"
@@ -235,20 +235,20 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
     return [each.name for each in parameters if each.kind in kinds and each.name != "self"]  # methods are unbound
 
 
-# Other libraries use these words for a choice whose name here is not similar.
+# Words that other libraries use for a choice that has quite a different name here.
 _RENAMED = {"streamable-http": "http"}
 
 
 # The name may come from a model, the known ones from a server: both are bounded.
 def similar_names(name: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
-    """Return the known names that are similar to a name, the most similar first."""
+    """Return up to ``most`` known names that are similar to a name, the most similar first."""
     from difflib import get_close_matches
 
     return tuple(get_close_matches(name[:LONGEST_COMPARED], islice(known, MOST_COMPARED), most))
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the most similar known name, if any."""
+    """Return the end of a message about an unknown name: a suggestion of the most similar known name, if any."""
     if not isinstance(name, str):
         return ""
     ours = _RENAMED.get(name)

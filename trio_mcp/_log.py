@@ -15,7 +15,7 @@ LEVELS: Final[tuple[LogLevel, ...]] = ("debug", "info", "warning", "error")
 
 
 def show_log(level: LogLevel) -> None:
-    """Show log messages of a level and above on standard error, for a process whose main program is a server.
+    """Show log messages of a level and above on standard error, in a process that mainly runs a server.
 
     If logging is configured already, its handlers stay, and only the level of this library is set.
     """

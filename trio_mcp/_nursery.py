@@ -1,4 +1,4 @@
-"""Lifetimes of objects with background tasks: their nursery, the block around them, and how it is closed."""
+"""Lifetimes of objects that have background tasks: their nursery, the block around them, and how they are closed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
 
 
 def _is_graver(later: BaseException, earlier: BaseException) -> bool:
-    """Return whether an exception of the close replaces the block's own."""
+    """Return whether an exception that closing has raised takes precedence over the one from the block."""
     # An exception without `Cancelled` is a failure or the end of the program (Ctrl-C, `SystemExit`). The end of the
     # program is always raised; a failure is raised only if the block raised nothing but `Cancelled`.
     rest = without_cancellation(later)
@@ -62,12 +62,12 @@ def _is_graver(later: BaseException, earlier: BaseException) -> bool:
 
 @contextlib.asynccontextmanager
 async def background_nursery(close: Callable[[], Awaitable[object]] | None = None) -> AsyncIterator[trio.Nursery]:
-    """Open a nursery that ends with its block: leaving the block cancels the tasks that still run.
+    """Open a nursery that ends with its block: leaving the block cancels the tasks that are still running.
 
-    The nursery is an implementation detail of the caller, so an exception raised in the block leaves it as the very
-    same object: it does not pass through the nursery, which would wrap it or rebuild a group. If a background task
-    fails, the block is cancelled and the task's exception leaves it. A `KeyboardInterrupt` or `SystemExit` raised in
-    a task leaves unwrapped, with everything else that was raised as its cause.
+    The nursery is an implementation detail of the caller, so an exception raised in the block is propagated
+    as the very same object: it does not pass through the nursery, which would wrap it or rebuild a group. If a
+    background task fails, the block is cancelled and the task's exception is raised. A `KeyboardInterrupt` or
+    `SystemExit` from a task is raised without a group around it; everything else that was raised becomes its cause.
 
     Args:
         close: Called at the end of the block, however it ends, before the remaining tasks are cancelled; see `closing`.
@@ -112,17 +112,17 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
 
 
 def interruption_in(exc: BaseException) -> BaseException | None:
-    """Return the `KeyboardInterrupt` or `SystemExit` that an exception is, or contains as a group; None without one."""
+    """Return the `KeyboardInterrupt` or `SystemExit` that an exception is, or that a group contains; otherwise None."""
     if isinstance(exc, BaseExceptionGroup):
         return next(filter(None, map(interruption_in, exc.exceptions)), None)
     return None if isinstance(exc, Exception | trio.Cancelled) else exc
 
 
 async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]]) -> Any:
-    """Do what `trio.Nursery.start` does, safely even in the main task."""
-    # Trio (0.35.0) raises Ctrl-C in the main task. If the main task is in `Nursery.start` then, and the starting task
-    # also ends with an exception, such as an outer cancellation, Trio fails with a `TrioInternalError`. So another task
-    # calls `Nursery.start`.
+    """Start a task as `trio.Nursery.start` does, but safely even in the main task, where Ctrl-C may be raised."""
+    # Trio (0.35.0) raises Ctrl-C in the main task. If that task is in `Nursery.start` at that time, and the starting
+    # task also ends with an exception, such as an outer cancellation, Trio fails with a `TrioInternalError`. So another
+    # task calls `Nursery.start`.
     value: Any = None
     started = trio.Event()
 
@@ -139,7 +139,7 @@ async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]
 
 
 def without_cancellation(exc: BaseException) -> BaseException | None:
-    """Return what remains of an exception without its `Cancelled`s: the same object if it contains none, or None."""
+    """Return an exception without the `Cancelled`s in it: the same object if it has none, None if nothing remains."""
     if isinstance(exc, BaseExceptionGroup):
         matched, rest = exc.split(trio.Cancelled)
         # If there is nothing to take out, the same object is returned: callers compare by identity.
@@ -148,15 +148,15 @@ def without_cancellation(exc: BaseException) -> BaseException | None:
 
 
 class EnteredOnce(abc.ABC):
-    """A base class of objects that are async context managers and can be entered once; a subclass writes the whole
-    lifetime as one context manager."""
+    """A base class of async context managers that can be entered only once; a subclass implements the whole lifetime as
+    one context manager."""
 
     _lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
     _entered_in: trio.lowlevel.Task | None = None
 
     @abc.abstractmethod
     def _lifetime(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Return the context manager that surrounds the block."""
+        """Return a context manager for the whole lifetime of the object, from entering it to leaving it."""
 
     async def __aenter__(self) -> Self:
         check_on_trio()

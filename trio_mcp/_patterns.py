@@ -12,8 +12,9 @@ __all__ = ["late_pattern"]
 
 
 def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return a stand-in for what `re.compile` returns, which compiles the pattern on the first access to a method. An
-    invalid pattern raises only then.
+    """Return a stand-in for a compiled pattern; the pattern is compiled on the first access to a method.
+
+    An invalid pattern raises an error only then.
 
     Args:
         pattern: The regular expression.
@@ -27,7 +28,7 @@ class _LatePattern:
         self._given = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
-        # This is called only for missing names: a method that was found costs no more than that of a compiled pattern.
+        # This is called only for missing names: a method that was used before costs no more than on a compiled pattern.
         found = getattr(re.compile(*self._given), name)  # for further names, the pattern is in the cache of `re`
         setattr(self, name, found)
         return found

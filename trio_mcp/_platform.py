@@ -24,14 +24,14 @@ __all__ = [
 ]
 
 AF_UNIX: Final[int | None] = getattr(socket, "AF_UNIX", None)
-"""The family of Unix sockets; None where Python has none."""
+"""The address family of Unix sockets; None where Python does not support them."""
 
-# Where it is, `os.read` and `os.write` save some layers between a socket and a transport.
+# Where this is true, `os.read` and `os.write` bypass some layers between a socket and a transport.
 SOCKETS_ARE_FILES: Final[bool] = sys.platform != "win32"
 """Whether a socket's number is a file descriptor."""
 
 FILES_HAVE_OWNERS: Final[bool] = sys.platform != "win32"
-"""Whether a file has one owner and a mode, and folders can be opened."""
+"""Whether files have an owner and a mode, and folders can be opened."""
 
 INSTEAD = "use HTTP, WebSocket or TCP instead, such as server.run('http') and Client('http://127.0.0.1:8000/mcp')"
 
@@ -70,7 +70,7 @@ def sync_folder(folder: Path) -> None:
 
 # Each of the two modules imported below exists on one kind of system only.
 def try_to_lock(descriptor: int) -> bool:
-    """Lock an open file unless someone else has; return whether it is locked now."""
+    """Try to lock an open file without waiting; return False if it is already locked elsewhere."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -89,7 +89,7 @@ def try_to_lock(descriptor: int) -> bool:
 
 
 def unlock(descriptor: int) -> None:
-    """Undo `try_to_lock`."""
+    """Release the lock that `try_to_lock` has taken on an open file."""
     if sys.platform == "win32":
         import msvcrt
 

@@ -1,4 +1,4 @@
-"""Names of FastMCP and of the official SDK (`mcp`) that newcomers write, and their counterparts here.
+"""Names from FastMCP and the official SDK (`mcp`) that newcomers may write, and their counterparts here.
 
 Keywords have their own table, in `_keywords`.
 """
@@ -40,7 +40,7 @@ NAMES: Final = {
     "NotificationOptions": "the server declares its capabilities by itself",
     "InitializationOptions": "write server.run(), which negotiates by itself",
 }
-"""For names that are imported: what to write instead."""
+"""For each name that newcomers may try to import: what to write instead."""
 
 _REGISTER = "register functions with @server.tool, @server.resource and @server.prompt"
 _ASK = f"{_REGISTER}; to ask a server: async with Client(server) as client: await client."
@@ -101,14 +101,14 @@ ATTRIBUTES: Final = {
 
 
 def refused_import(module: str, name: str, find: Callable[[str], str | None]) -> ImportError | None:
-    """Return the error for a name that a module of this package does not have, if there is something to advise.
+    """Return the error for importing a name that a module of this package does not have, if there is advice to give.
 
     The error is an ImportError because `from trio_mcp import FastMCP` would drop the text of an AttributeError.
 
     Args:
         module: The module's name.
-        name: The name.
-        find: Returns the module that has a public name, if any.
+        name: The missing name.
+        find: Returns the module that exports a public name, if any.
     """
     advice = NAMES.get(name)
     if advice is None and (home := find(name)) is not None:
@@ -129,13 +129,13 @@ class _Refused:
         self._advice = advice
 
     def __get__(self, instance: object, owner: type) -> Any:
-        # The error is not given the object: Python would add a similar name as a guess.
+        # The object is not passed to the error: Python would suggest a similar name.
         text = f"{owner.__name__!r} object has no attribute {self._name!r}: {self._advice}"
         raise AttributeError(text, name=self._name, obj=None)
 
 
 def refuse_attributes(cls: type) -> None:
-    """Make the AttributeErrors of a class say what to write instead of the names in `ATTRIBUTES`."""
+    """Make a class refuse its names in `ATTRIBUTES` with an AttributeError that says what to write instead."""
     refused = ATTRIBUTES[cls.__name__]
     for name, advice in refused.items():
         assert not hasattr(cls, name), name

@@ -1,4 +1,4 @@
-"""Secrets: the list of their names and of what they look like, and how to mask them in text.
+"""Secrets: the names that they have, the patterns that they follow, and how to mask them in text.
 
 Three things reveal a secret: its name, the place where that name occurs, and what the secret itself looks like. The
 names are those used by the most popular APIs and gateways: AWS, Azure, Google Cloud, GitHub, GitLab, Slack, Stripe,
@@ -34,21 +34,21 @@ __all__ = [
 MASK: Final = "***"
 
 MAX_NAME: Final = 200
-"""The longest name that is examined as a whole; of a longer one, only the beginning and the end are.
+"""The length up to which a name is examined as a whole; of a longer name, only the beginning and the end are examined.
 
 An arbitrary choice.
 """
 
 
 class Place(IntEnum):
-    """Where a name occurs. In each place, the names of the places before it count as well."""
+    """Where a name occurs. A name that reveals a secret in one place does so in the places listed after it as well."""
 
     FIELD = 0
-    """JSON, text or a command line, where anything may have a name."""
+    """JSON, text or a command line, where only unmistakable names reveal a secret."""
     WIRE = 1
     """A header field or an environment variable, where nearly every ``…-KEY`` is an API key."""
     QUERY = 2
-    """The query of a URL, where ``key`` is an API key and ``code`` is OAuth's (RFC 6749, section 4.1.2)."""
+    """The query of a URL, where ``key`` is an API key and ``code`` an authorization code (RFC 6749, section 4.1.2)."""
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -104,11 +104,11 @@ _HARMLESS = late_pattern(
 
 
 def is_secret(name: str, place: Place = Place.FIELD) -> bool:
-    """Return whether the value of a name must be masked.
+    """Return whether a value with this name must be masked.
 
     Args:
-        name: The name, in any style.
-        place: Where it occurs.
+        name: The name, in any style, such as ``apiKey`` or ``API-KEY``.
+        place: Where the name occurs.
     """
     # A peer may choose a name of any length.
     if len(name) > MAX_NAME:
@@ -118,7 +118,7 @@ def is_secret(name: str, place: Place = Place.FIELD) -> bool:
 
 @lru_cache(1024)
 def _is_secret(name: str, place: Place) -> bool:
-    # Such a name is that of an environment variable or a header field, wherever it occurs.
+    # A name in upper case, or with hyphens, is that of an environment variable or a header field, wherever it occurs.
     if place is Place.FIELD and (name.isupper() or "-" in name):
         place = Place.WIRE
     words = f"_{'_'.join(_WORD.findall(name))}_".lower()
@@ -143,7 +143,7 @@ _Instead: TypeAlias = str | Callable[[re.Match[str]], str]
 
 
 def _where(asked: str, masked: Callable[[re.Match[str]], str] = lambda found: MASK) -> Callable[[re.Match[str]], str]:
-    """Return a function that replaces a match: by its mask if the last group contains `asked`, else by itself."""
+    """Return a function for `re.sub` that masks a match if its last group matches ``asked``, and otherwise keeps it."""
     wanted = late_pattern(asked)
     return lambda found: masked(found) if wanted.search(found[found.lastindex or 0]) else found[0]
 
@@ -180,7 +180,7 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
     ),
     # A JSON Web Token, signed or encrypted, begins with an object; whatever follows without a space is masked with it.
     (late_pattern(r"\beyJ([\w.-]{5,}+)"), _where(r"\w\.[\w-]+\.")),
-    # Many APIs give their keys a recognizable prefix. Followed by short words only, it is a name:
+    # Many APIs give their keys a recognizable prefix. Followed only by short words, it belongs to a name:
     # `hf_hub_enable_transfer`.
     (
         late_pattern(
@@ -197,7 +197,7 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
     (late_pattern(r"\bSK[0-9a-f]{32}\b"), MASK),  # of Twilio
     (late_pattern(r"\b[0-9a-f]{32}-us[0-9]{1,2}\b"), MASK),  # of Mailchimp
     (late_pattern(r"\b[0-9a-f]{36}NRAL\b"), MASK),  # of New Relic
-    (late_pattern(r"\b[0-9]{8,10}:AA[\w-]{33}"), MASK),  # of a bot of Telegram
+    (late_pattern(r"\b[0-9]{8,10}:AA[\w-]{33}"), MASK),  # of a Telegram bot
     # The URLs of webhooks, here those of Slack and Discord, are secrets themselves.
     (late_pattern(r"(?<=hooks\.slack\.com/)[\w/-]{8,}+"), MASK),
     (late_pattern(r"(?<=/api/webhooks/)[\w/-]{8,}+"), MASK),
@@ -207,7 +207,7 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
 
 
 def mask_text(text: str) -> str:
-    """Return a text in which everything that looks like a secret, or has the name of one, is masked."""
+    """Mask everything in the text that looks like a secret, or that has the name of one."""
     for pattern, instead in _LOOKS:
         text = pattern.sub(instead, text)
     return "".join(_without_named(text))
@@ -240,7 +240,7 @@ _NOTHING: Final = frozenset(
     """true false null none nil undefined str string int integer number float bool boolean bytes object array any
     optional required missing unset empty hidden redacted secretstr""".split()  # noqa: SIM905 - a list of words
 )
-"""Words that give nothing away in place of a value: literals, types, and remarks such as ``redacted``."""
+"""Words that reveal nothing in the place of a value: literals, types, and remarks such as ``redacted``."""
 
 # A JSON schema may describe a secret, but contains none; in text it is recognized by its beginning.
 _SCHEMA = late_pattern(
@@ -258,18 +258,21 @@ LABELS: Final = {
     "Key": "Value",
     "ParameterKey": "ParameterValue",
 }
-"""Members that name the value of another member: variables in Kubernetes, headers in HAR, parameters in AWS."""
+"""Members that contain the name of a value, each with the member that contains the value itself.
+
+Variables in Kubernetes, headers in HAR and parameters in AWS are written like this.
+"""
 _LABELLED: Final = frozenset(LABELS.values())
 _LABEL_AHEAD = late_pattern(
     r"""\\{0,15}+["'`]?+\s{0,64}+,?+\s{0,64}+\\{0,15}+["'`]?+"""
     rf"""(?:{"|".join(LABELS)})\\{{0,15}}+["'`]?+\s{{0,64}}+[:=]\s{{0,64}}+\\{{0,15}}+["'`]?+([\w.-]{{1,200}}+)"""
 )
 _BETWEEN: Final = 80
-"""The distance, in characters, below which a name and a value form such a pair. An arbitrary choice."""
+"""The distance, in characters, below which a name and a value form a pair of `LABELS`. An arbitrary choice."""
 
 
 def _without_named(text: str) -> Iterator[str]:
-    """Yield the pieces of a text, with a mask for each value that has the name of a secret."""
+    """Yield the pieces of a text, with a mask in place of each value that has the name of a secret."""
     at = 0
     label, label_end = "", -_BETWEEN
     for found in _NAMED.finditer(text):
@@ -296,7 +299,7 @@ def _without_named(text: str) -> Iterator[str]:
 
 
 def _label_ahead(text: str, found: re.Match[str]) -> str:
-    """Return the name that follows the value it belongs to, or an empty string."""
+    """Return the name that follows its value in the text, or an empty string if no name does."""
     if found[4] is None:
         return ""
     ahead = _LABEL_AHEAD.match(text, _end_of_quoted(text, found.end(), found[3], found[4]))
@@ -375,7 +378,7 @@ def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
 
 
 def _end_of_quoted(text: str, begins: int, backslashes: str, quote: str) -> int:
-    """Return where a quoted string ends; its opening quote has backslashes before it if it is inside other strings."""
+    """Return where a quoted string ends; inside other strings, ``backslashes`` come before its opening quote."""
     # With each string around it, every backslash is doubled, and a quote gets one more.
     outer = len(backslashes)
     for closing in _CLOSING[quote].finditer(text, begins):
@@ -403,12 +406,12 @@ def _end_of_brackets(text: str, begins: int) -> int:
 
 
 def mask_words(words: Iterable[str]) -> str:
-    """Return a command line with a mask for what looks like a secret, or follows an option with the name of one."""
+    """Return a command line with secrets masked, recognized by their form or by the name of the option before them."""
     return " ".join(without_options(words))
 
 
 def without_options(words: Iterable[str]) -> Iterator[str]:
-    """Yield the words of a command line, masked as `mask_words` does it."""
+    """Yield the words of a command line, masked as in `mask_words`."""
     last = ""
     for word in words:
         # Only an option hides the word after it; a word that merely contains the name of a secret, such as a path with
@@ -425,10 +428,10 @@ _SHORTEST: Final = 8
 
 
 def without_credentials(text: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
-    """Return a server's text with the credentials of the request masked: some servers repeat them when they refuse it.
+    """Return a server's text with the credentials of the request masked: some servers repeat them in a refusal.
 
     Args:
-        text: The text.
+        text: The text of the response.
         fields: The header fields of the request.
     """
     for name, value in fields:

@@ -27,7 +27,7 @@ class Default:
     """The default of a setting, and how a given value is checked.
 
     Attributes:
-        default: The value if none is given.
+        default: The value of the setting if none is given.
         check: Called with the name and the given value; raises if the value can't be used.
         convert: Returns the value to use instead of the given one. It runs before the check, so it must accept any
             value.
@@ -40,7 +40,7 @@ class Default:
 
 @functools.cache
 def settings_of(kind: Any) -> Mapping[str, Default]:
-    """Return the defaults and checks of a typed dictionary, keyed by name; entries without any are left out."""
+    """Return the defaults and checks of a typed dictionary, keyed by name; entries without a `Default` are left out."""
     extras = {name: getattr(hint, "__metadata__", ()) for name, hint in kind.__annotations__.items()}
     return {name: extra[0] for name, extra in extras.items() if extra}
 
@@ -50,7 +50,7 @@ def completed(kind: type[SettingsT], given: Any) -> SettingsT:
 
     Args:
         kind: The typed dictionary.
-        given: The settings that are given. All of them must be known.
+        given: The settings that were passed; their names must be known.
 
     Raises:
         TypeError, ValueError: If a value is invalid.

@@ -26,7 +26,7 @@ def as_object(value: object, what: str) -> dict[str, Any]:
         what: A name for the value, for the error message.
 
     Raises:
-        TypeError: If the value is neither.
+        TypeError: If the value is neither a model nor a mapping.
     """
     # A dict is not copied, since every call comes through here; code that adds something to parameters copies them.
     if type(value) is dict:
@@ -57,10 +57,10 @@ def as_json(value: object, what: str) -> Any:
 
 
 def as_result(result: dict[str, Any], model: type[ModelT], method: str) -> ModelT:
-    """Validate a result from the peer as a model.
+    """Validate a result from the peer, and return it as a model.
 
     Raises:
-        RemoteProtocolError: If it is not valid.
+        RemoteProtocolError: If the result is not valid.
     """
     try:
         # Only the names on the wire are accepted, not the names of the attributes in Python.

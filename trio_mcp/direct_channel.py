@@ -19,22 +19,23 @@ from trio_mcp.jsonrpc.messages import SessionMessage
 __all__ = ["BURST", "Closeable", "DirectReceiveChannel", "DirectSendChannel", "Take", "open_direct_channel"]
 
 Take: TypeAlias = Callable[[SessionMessage], object]
-"""The function that is called with each message: a synchronous one, which does not wait."""
+"""The function that is called with each message; it must be synchronous, and must not wait."""
 
 BURST = 64
-"""The number of messages that are taken before other tasks get to run. Chosen: large enough to hide the cost of the
-checkpoint, small enough to delay other tasks little. A link buffers as many (docs/design/sessions.md, Backpressure)."""
+"""The number of messages that are taken before other tasks get to run. An arbitrary choice: large enough to hide the
+cost of the checkpoint, small enough to delay other tasks little. A link buffers just as many messages
+(docs/design/sessions.md, Backpressure)."""
 
 
 def open_direct_channel(limit: int) -> tuple[DirectSendChannel, DirectReceiveChannel]:
-    """Open a channel, and return its sender and receiver. It buffers up to `limit` messages for a busy receiver."""
+    """Open a channel, and return its sender and receiver. It buffers up to ``limit`` messages for a busy receiver."""
     into, out_of = trio.open_memory_channel[SessionMessage](limit)
     sender = DirectSendChannel(into, limit)
     return sender, DirectReceiveChannel(out_of, sender)
 
 
 class Closeable(trio.abc.AsyncResource):
-    """A half of a channel, which can also be closed by a ``with`` block."""
+    """One half of a channel, which can also be closed by a ``with`` block."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -77,7 +78,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
 
     @property
     def full(self) -> bool:
-        """Whether `send_nowait` raises `trio.WouldBlock` now."""
+        """Whether `send_nowait` would raise `trio.WouldBlock` now."""
         # This property is read before each message, so the statistics, which cost more than a send, are read only when
         # they matter.
         if self._take is not None or self._queued < self._limit:
@@ -116,7 +117,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         self._left = left - 1
 
     def renew(self) -> None:
-        """Begin a new burst: the sender has passed a checkpoint."""
+        """Begin a new burst, because the sender has passed a checkpoint."""
         self._left = BURST
 
     async def send(self, value: SessionMessage) -> None:
@@ -139,10 +140,10 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         self.detach()
 
     async def attach(self, take: Take) -> None:
-        """Wait in the receiver's task while `send_nowait` calls a function with each message; until `detach`.
+        """Wait in the receiver's task, until `detach`, while `send_nowait` calls a function with each message.
 
         Raises:
-            BaseException: What the function raised.
+            BaseException: Whatever the function raised.
         """
         if self._take is not None:
             raise trio.BusyResourceError("another task receives from this channel")
@@ -193,7 +194,7 @@ class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
         Raises:
             trio.EndOfChannel: When the sender is closed, and everything has been taken.
             trio.ClosedResourceError: When this half is closed.
-            BaseException: What the function raised.
+            BaseException: Whatever the function raised.
         """
         while True:
             left = BURST

@@ -55,7 +55,7 @@ class TrioMcpError(Exception):
         return self._text() if self.server is None else f"server {self.server!r}: {self._text()}"
 
     def _text(self) -> str:
-        """Say what happened, to what, and what to do; subclasses make the text from their own attributes."""
+        """Return a text that says what went wrong and what to do; subclasses make it from their own attributes."""
         return super().__str__()
 
 
@@ -86,8 +86,8 @@ class UnknownTool(McpError):
     Args:
         name: The name that was called.
         suggestions: Similar names of tools, the most similar first.
-        message: What the server said, or None.
-        data: Any further data that it sent.
+        message: The server's own message, or None.
+        data: Any further data that the server sent.
 
     Attributes:
         name: The name that was called.
@@ -100,8 +100,8 @@ class UnknownTool(McpError):
     ) -> None:
         # The code is INVALID_PARAMS (`server/tools`, Error Handling), whatever the server sent.
         super().__init__(-32602, f"unknown tool: {name[:200]!r}" if message is None else message, data)
-        # `copy.copy` calls this constructor with these (see the top of the file); that of the base class has set its
-        # own.
+        # `copy.copy` calls this constructor with `args` (see the top of the file), but the base class has set them for
+        # its own constructor.
         self.args = (name, suggestions, message, data)
         self.name = name
         self.suggestions = suggestions
@@ -114,12 +114,12 @@ class UnknownTool(McpError):
 class ToolError(TrioMcpError):
     """An error for a tool to raise: the client gets its text as a result with ``isError``, for the model to act on.
 
-    On the client, reading the ``data`` of such a result raises it, if the call had a ``result_type``.
+    On the client, reading the ``data`` of such a result raises a `ToolError`, too, if the call had a ``result_type``.
     """
 
 
 class SamplingError(ToolError):
-    """The client's model has given no response that `Context.sample` could use."""
+    """The client's model gave no response that `Context.sample` could use."""
 
 
 # The class is a `TimeoutError` as well, so that code unaware of MCP can handle it.
@@ -158,14 +158,15 @@ class Disconnected(TransportError):
 
 
 class OutcomeUnknown(TransportError):
-    """The way that carried a call failed before the response: it is not known whether the server has acted on the call.
+    """The connection failed before the response to a call arrived: the server may or may not have acted on the call.
 
-    Raised only with several ways to a server (`FailoverParameters`), for a call that may not be repeated.
+    Raised only by a client with several ways to reach its server (`FailoverParameters`), for a call that must not be
+    repeated.
 
     Attributes:
         method: The method of the request.
-        way: The name of the way.
-        reason: Why the way failed.
+        way: The name of the way to the server that failed.
+        reason: Why that way failed.
     """
 
     def __init__(self, method: str, way: str, reason: str) -> None:
@@ -242,7 +243,7 @@ class HttpError(TransportError):
         target: The HTTP method and the URL.
         status: The HTTP status.
         headers: The header fields of the response, with names in lower case.
-        excerpt: The beginning of its body.
+        excerpt: The beginning of the response's body.
         retry_after: How long the server asks the client to wait, in seconds, or None.
         trouble: What the failure means:
             ``"unauthorized"``: the server wants credentials, or different ones;
@@ -297,11 +298,12 @@ class AuthorizationError(TransportError):
     """A client could not get, or use, the authorization that a server asks for; see `trio_mcp.auth`.
 
     Attributes:
-        step: What failed, such as ``"resource metadata"``, ``"registration"``, ``"authorization"`` or ``"refresh"``.
-        problem: What happened, to what.
-        issuer: The authorization server concerned, if it is known by then.
-        error: The error code of OAuth in the server's response, such as ``"access_denied"``; None without one.
-        advice: What to do about it; empty if there is nothing to say.
+        step: The step that failed, such as ``"resource metadata"``, ``"registration"``, ``"authorization"`` or
+            ``"refresh"``.
+        problem: What went wrong, and with what.
+        issuer: The authorization server concerned, if it was known.
+        error: The OAuth error code in the server's response, such as ``"access_denied"``, or None.
+        advice: What to do about the problem; empty if there is no advice.
     """
 
     # The server refused the request, if the request reached it at all.
@@ -335,9 +337,9 @@ class CapabilityError(LocalProtocolError):
     """A method needs a capability that the peer (or this side) has not declared; nothing was sent.
 
     Attributes:
-        method: The method that needs it.
+        method: The method that needs the capability.
         capability: The capability's dotted path, for example ``"resources.subscribe"``.
-        side: Who would have to declare it: ``"server"`` or ``"client"``.
+        side: The side that would have to declare the capability: ``"server"`` or ``"client"``.
     """
 
     def __init__(self, method: str, capability: str, side: str) -> None:
@@ -373,7 +375,7 @@ class InputError(TrioMcpError):
 
     Attributes:
         method: The server's request: ``"elicitation/create"``, ``"sampling/createMessage"`` or ``"roots/list"``.
-        key: The server's key for that request.
+        key: The key that the server gave the request.
         reason: The type and text of the callback's exception, or what is wrong with its return value.
     """
 
@@ -421,8 +423,8 @@ class ConfigError(TrioMcpError):
     """A configuration of servers can't be used.
 
     Attributes:
-        source: The file or other source that it was read from.
-        problems: Everything that is wrong with it, one line for each problem, with its place.
+        source: The file or other source that the configuration was read from.
+        problems: A line for each problem, which names its location in the configuration.
     """
 
     def __init__(self, source: str, problems: tuple[str, ...]) -> None:

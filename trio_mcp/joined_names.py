@@ -9,11 +9,12 @@ import re
 __all__ = ["MAX_NAME", "JoinedNames"]
 
 MAX_NAME = 64
-"""Characters. The APIs of models accept tool names of ``[a-zA-Z0-9_-]{1,64}``, less than MCP allows."""
+"""The longest joined name, in characters: the APIs of models accept tool names of ``[a-zA-Z0-9_-]{1,64}``, while MCP
+allows more."""
 
-# Chosen: more than any server lists, and a bound on what a server that keeps inventing names can make us remember.
+# An arbitrary limit: more than any server lists, and a bound on how many invented names we remember.
 MAX_REMEMBERED = 10_000
-"""Shortened names remembered for each server; beyond that the oldest is forgotten."""
+"""How many shortened names are remembered for each server; beyond that the oldest is forgotten."""
 
 SEPARATOR = "__"
 
@@ -26,7 +27,7 @@ _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class JoinedNames:
-    """Names of the form ``server__name`` if that is valid and can be split again, else shortened ones with a hash.
+    """Joined names: ``server__name`` if that is valid and can be split again, otherwise a shortened name with a hash.
 
     A joined name depends only on its two parts. The two forms can't be confused: a name that happens to end like a
     shortened one is always shortened.
@@ -36,7 +37,7 @@ class JoinedNames:
         self._shortened: dict[str, dict[str, str]] = {}
 
     def join(self, server: str, name: str) -> str:
-        """Join a server's name and the name of one of its items; `split` reverses this."""
+        """Join a server's name and the name of one of its tools or prompts; `split` reverses this."""
         joined = f"{server}{SEPARATOR}{name}"
         if (
             len(joined) <= MAX_NAME
@@ -54,7 +55,7 @@ class JoinedNames:
         return joined
 
     def split(self, joined: str) -> tuple[str, str] | None:
-        """Split a joined name into the server's name and the item's name there; None if it can't be a joined name.
+        """Split a joined name into the server's name and the original name; return None if it can't be a joined name.
 
         A shortened name can be split only after this object's `join` has made it.
         """
@@ -66,7 +67,7 @@ class JoinedNames:
         return (server, name) if separator and _SERVER.fullmatch(server) and _ITEM.fullmatch(name) else None
 
     def is_shortened(self, joined: str) -> bool:
-        """Return whether a name is of the shortened form, with a hash."""
+        """Return whether a name has the shortened form, with a hash."""
         return _MARK.fullmatch(joined) is not None
 
     def forget(self, server: str) -> None:

@@ -32,8 +32,8 @@ CHUNK = 64 * 1024
 """Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7))."""
 
 CLOSE_GRACE = 1.0
-"""Seconds that the peer may take for each `CHUNK` of the last messages. Chosen: a peer that does not read must not
-delay the end, but one that reads slowly gets them all."""
+"""How many seconds the peer may take to read each `CHUNK` of the last messages (arbitrary). A peer that does not read
+must not delay the end, but one that reads slowly gets them all."""
 
 
 async def read_lines(
@@ -48,11 +48,11 @@ async def read_lines(
 
     Args:
         receive: Reads from the stream: its ``receive_some``, which is a checkpoint.
-        decoder: Turns its bytes into messages.
+        decoder: Turns the stream's bytes into messages.
         inbound: Where the messages go.
-        outbound: The other direction, which is told how busy this one is.
+        outbound: The sending half of the link, which is told whether messages arrive several at a time.
         metadata: The transport's metadata, passed to the session with each message.
-        chunk: Bytes that have been read from the stream before.
+        chunk: Bytes that have already been read from the stream.
 
     Raises:
         trio.BrokenResourceError: If the stream breaks.
@@ -63,12 +63,12 @@ async def read_lines(
         outbound.joining = chunk.find(b"\n") < chunk.rfind(b"\n")
         for message in decoder.feed(chunk):
             try:
-                # Nearly always there is room. This takes one coroutine less for each message than `hand_on`.
+                # There is nearly always room. This saves one coroutine for each message, compared with `hand_on`.
                 inbound.send_nowait(SessionMessage(message, metadata=metadata))
             except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 if not await hand_on(inbound, message, metadata):
                     return
-            del message  # a long one would stay in memory until the next one
+            del message  # a long message would stay in memory until the next one
         chunk = b""
     # A last line without a newline is read as well: some peers exit without writing the newline.
     if (last := decoder.finish()) is not None:
@@ -98,12 +98,12 @@ class LineSender(TextSender):
     the task of `write` costs more than the write. Whatever the system does not accept at once is left to that task.
 
     Args:
-        back: The way to the session, for requests that can't be encoded.
+        back: The channel to the session, on which requests that can't be encoded are reported.
         file: The pipe or socket below the stream, which must not block; None for a stream without one, or one that
             encodes what it is given.
 
     Attributes:
-        joining: Whether more messages will soon follow the current one, so that the task of `write` should write them
+        joining: Whether more messages will soon follow the current one, so that `write` should write them
             together; set by `read_lines`.
     """
 
@@ -132,11 +132,11 @@ class LineSender(TextSender):
 
         Raises:
             trio.BrokenResourceError: If the stream breaks.
-            trio.ClosedResourceError: After `refuse`.
+            trio.ClosedResourceError: If `refuse` has been called.
         """
         try:
             while True:
-                # The line is in no variable: a long message would stay in memory until the next one.
+                # The line is not kept in a variable: a long message would stay in memory until the next one.
                 for part in _as_lines(await self.take()):
                     rest = memoryview(part)
                     # This writes as much as the system accepts at once, and waits only for the next piece, so that the
@@ -152,21 +152,21 @@ class LineSender(TextSender):
 
 
 def _as_lines(texts: list[bytes]) -> list[bytes]:
-    """Return texts as lines: many small ones in one piece, which takes one system call."""
+    """Turn texts into lines; unless the last is long, all are joined into one piece, which takes one system call."""
     # An encoded text contains no newline, so each message is one line (`basic/transports/stdio`).
     if len(texts[-1]) < CHUNK:
         return [b"\n".join([*texts, b""])]
-    # A long one, which only the last can be, is not copied for the sake of its newline.
+    # A long text, which only the last one can be, is not copied just to add its newline.
     *before, last = texts
     return [*(text + b"\n" for text in before), last, b"\n"]
 
 
 async def read_socket(socket: trio.socket.SocketType) -> bytes:
-    """Return the next bytes of a socket, at most a `CHUNK`; an empty string at the end.
+    """Return the next bytes from a socket, at most `CHUNK` of them; no bytes at the end.
 
     Raises:
         trio.BrokenResourceError: If the connection breaks.
-        trio.ClosedResourceError: If it was closed here.
+        trio.ClosedResourceError: If this side has closed the socket.
     """
     # This waits first, for the same reason as `PipeReader`. The descriptor is read again after each wait, because
     # another task may have closed the socket meanwhile: then it is -1, and the old number may belong to another file.
@@ -191,7 +191,7 @@ def check_size(max_bytes: int | None) -> None:
 
 
 class PipeReader(trio.abc.ReceiveStream):
-    """The reading side of an `FdStream`, for a peer that sends one message at a time; the `FdStream` owns it."""
+    """A faster reader for an `FdStream` whose peer sends one message at a time; the `FdStream` keeps the descriptor."""
 
     # `FdStream` yields to other tasks, tries a read that fails, and then waits. This class waits first, which saves a
     # scheduler step and a failing system call for each message: a tenth of the cost of the link when calls come one

@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 BUFFER = 64
-"""Messages buffered between a transport and the session, in each direction.
+"""How many messages are buffered between a transport and the session, in each direction.
 
-Chosen: more would only delay control messages behind bulk.
+An arbitrary choice: more would only delay control messages behind others.
 """
 
 
@@ -47,13 +47,13 @@ class Link(NamedTuple):
 
 
 class Inbound(Protocol):
-    """The transport's half of the channel to the session: that of a direct channel, or of a memory channel."""
+    """The transport's sending half of the channel to the session, either a direct channel or a memory channel."""
 
     def send_nowait(self, value: SessionMessage, /) -> None:
-        """Deliver a message, or raise `trio.WouldBlock`."""
+        """Deliver a message; raise `trio.WouldBlock` if there is no room."""
 
     async def send(self, value: SessionMessage, /) -> None:
-        """Deliver a message, and wait for room."""
+        """Wait for room, and deliver a message."""
 
 
 async def hand_on(inbound: Inbound, message: Incoming, metadata: Mapping[str, Any] | None = None) -> bool:

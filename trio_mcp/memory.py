@@ -21,8 +21,8 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
     """Connect two links to each other.
 
     Args:
-        encode: Turn every message into bytes and back, as a real transport does. Otherwise the two sides share the
-            message objects and must not change their content.
+        encode: Whether to turn every message into bytes and back, as a real transport does. Otherwise the two sides
+            share the message objects and must not change their content.
 
     Yields:
         The two ends: what one writes, the other reads. Both are closed when the block ends, even by a cancellation.
@@ -49,12 +49,12 @@ class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
 
     def __init__(self, channel: DirectSendChannel, back: DirectSendChannel) -> None:
         self._channel = channel
-        # This is the other side's sending half, and the way back for messages that can't be sent. Only the other side
-        # closes it.
+        # This is the other side's sending half, on which messages that can't be sent are reported. Only the other
+        # side closes it.
         self._back = back
 
     def send_nowait(self, value: SessionMessage) -> None:
-        """Do what `DirectSendChannel.send_nowait` does; messages that can't be encoded are left to `send`."""
+        """Send as `DirectSendChannel.send_nowait` does; a message that can't be encoded is left to `send`."""
         if self._channel.full:  # otherwise it would be encoded here without effect, and again in `send`
             raise trio.WouldBlock
         # A report may have to wait, so this claims that there is no room: the sender then calls `send`, which does

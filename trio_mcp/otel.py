@@ -50,16 +50,17 @@ WITH_URI: Final = frozenset({"resources/read", "resources/subscribe", "resources
 
 MAX_NAME = 200
 MAX_URI = 2000
-"""Characters kept in attributes. Chosen: a peer may send any length."""
+"""How many characters of a URI or a message are kept in an attribute (arbitrary): a peer may send any length."""
 
 MAX_NAMES = 1000
-"""Names of tools and prompts distinguished in metrics. Chosen: each makes another time series, which is kept
-forever."""
+"""How many names of tools and prompts are distinguished in metrics (arbitrary): each makes another time series, which
+is kept forever."""
 
 MAX_CODES = 100
-"""Error codes distinguished in metrics, in addition to the standard ones. Chosen, for the same reason."""
+"""How many error codes besides the standard ones are distinguished in metrics (arbitrary): each makes another time
+series, which is kept forever."""
 
-# A range excludes its end: -32000 is the last of them.
+# A range excludes its end: -32000 is the last of these codes.
 STANDARD_CODES: Final = range(-32768, -31999)
 """The codes that JSON-RPC reserves (section 5.1)."""
 
@@ -76,13 +77,13 @@ class _Failure:
     message: str | None = None
 
     def attributes(self) -> dict[str, str]:
-        """Return the attributes to record."""
+        """Return the attributes that record the failure, in spans and metrics."""
         found = {"error.type": self.kind}
         return found if self.code is None else {**found, "rpc.response.status_code": str(self.code)}
 
 
 class _Telemetry:
-    """The part shared by both sides."""
+    """The part that the telemetry of clients and that of servers have in common."""
 
     # The two subclasses set these: the kind of the spans, and the name and description of the metric.
     _kind: trace.SpanKind
@@ -235,9 +236,10 @@ class ClientTelemetry(_Telemetry):
 
     ``Client(target, middleware=[ClientTelemetry(), …])``. The request carries the span and OpenTelemetry's baggage in
     its ``_meta``, so that the server's span becomes a child of the client's. The parent of the client's span is
-    OpenTelemetry's current span, or else `TraceContext.current`. With several ways to the server, ``trio_mcp.way``
-    names the one that carried the session at the end, and ``trio_mcp.way.switches`` counts the switches in between.
-    Neither arguments nor results are recorded. The requests that open the connection are not observed.
+    OpenTelemetry's current span, or else `TraceContext.current`. With several ways to reach the server,
+    ``trio_mcp.way`` names the one that carried the session at the end, and ``trio_mcp.way.switches`` counts the
+    switches in between. Neither arguments nor results are recorded. The requests that open the connection are not
+    observed.
 
     Args:
         tracer_provider: The provider of the tracer; the global one by default.
@@ -301,7 +303,7 @@ def _attached(context: OtelContext) -> Iterator[None]:
 
 
 def _told_apart(value: T, known: set[T], most: int, *, entering: bool) -> bool:
-    """Return whether a value is among the known ones; while there is room, `entering` adds it."""
+    """Return whether a value is among the known ones; ``entering`` adds it while there is room."""
     if entering and len(known) < most:
         known.add(value)
     return value in known

@@ -43,7 +43,7 @@ class Principal:
         client_id: The client software that acts for the subject, as the issuer knows it.
         scopes: What the caller has been granted.
         claims: What the issuer says of the subject, read-only; empty if that is unknown.
-        expires_at: When all this expires, in seconds since the epoch; None for never.
+        expires_at: When this information expires, in seconds since the epoch; None for never.
 
     Raises:
         TypeError: If a name is not a string.
@@ -65,14 +65,14 @@ class Principal:
 
 
 def as_principal(given: str | Principal | None, what: str) -> Principal | None:
-    """Return what was given as a principal: a string becomes the subject of one.
+    """Convert an argument to a principal: a string becomes the subject of one, and None stays None.
 
     Args:
-        given: The principal, or a short form of it.
-        what: What it was given as, for the error message.
+        given: The argument.
+        what: Its description, for the error message.
 
     Raises:
-        TypeError: If it is something else.
+        TypeError: If the argument is something else.
     """
     if given is None or isinstance(given, Principal):
         return given

@@ -67,11 +67,11 @@ class Backoff:
         attempts: The number of further attempts; 0 for none, None for no limit.
         patience: The longest wait that a server may ask for, in seconds; if it asks for more, there are no further
             attempts.
-        factor: The factor by which each wait is longer than the one before.
+        factor: The factor by which the longest possible wait grows with each attempt.
         jitter: The random part of each wait, from 0 to 1, so that many clients don't return at the same moment.
     """
 
-    # The defaults are chosen: five attempts wait half a minute at most in all (1 + 2 + 4 + 8 + 16 s).
+    # The defaults are arbitrary: five attempts wait half a minute at most in all (1 + 2 + 4 + 8 + 16 s).
     first: float = 1.0
     longest: float = 30.0
     attempts: int | None = 5

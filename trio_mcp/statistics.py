@@ -1,4 +1,4 @@
-"""The numbers and states that `statistics()` and `status` return, for programs that name their types."""
+"""The types of the objects that `statistics()` and `status` return, for annotations."""
 
 from typing import TYPE_CHECKING
 

@@ -15,13 +15,13 @@ __all__ = ["STOPWATCH", "Stopwatch", "TimeLimit", "current_stopwatch"]
 
 
 class Stopwatch:
-    """A clock that can be stopped.
+    """A clock that can be stopped, for example while a person is asked.
 
     Attributes:
-        lost: The seconds for which it has been stopped so far; its time is behind `trio.current_time` by as much.
-        stopped: Whether it is stopped now.
-        stoppable: Whether anything may stop it: whether there is an ``auth=``.
-        limits: The time limits in use.
+        lost: The total length of all pauses that have ended, in seconds.
+        stopped: Whether the clock is stopped now.
+        stoppable: Whether anything may stop the clock, that is, whether the client has an ``auth=``.
+        limits: The time limits that are in effect.
     """
 
     # Calls read the attributes instead of calling `time`, which would cost each of them a function call.
@@ -38,7 +38,7 @@ class Stopwatch:
         return (self._since if self.stopped else trio.current_time()) - self.lost
 
     def real(self, time: float) -> float:
-        """Convert a time of this clock to Trio's clock, assuming no further stop; infinity while it is stopped."""
+        """Convert a time on this clock to Trio's clock, assuming no further pause; infinity during a pause."""
         if self.stopped:
             return math.inf
         real = time + self.lost
@@ -50,8 +50,8 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Stop the clock while the block runs; blocks may overlap."""
-        # Two persons may be asked at once, and the pause lasts until the last block ends.
+        """Stop the clock while the block runs; several such blocks may overlap."""
+        # Two people may be asked at once, and the pause lasts until the last block ends.
         self._blocks += 1
         if not self.stopped:
             self._since = trio.current_time()
@@ -67,7 +67,7 @@ class Stopwatch:
 
     def _stop(self, stopped: bool) -> None:
         self.stopped = stopped
-        # A deadline of Trio can't stand still, so each is moved: to infinity, and later to the time that is left.
+        # A deadline in Trio can't stand still, so each is moved: to infinity, and later to the time that is left.
         for limit in self.limits:
             limit.set()
 
@@ -77,11 +77,11 @@ class Stopwatch:
 
 
 class TimeLimit:
-    """A cancel scope whose deadline is in the time of a stopwatch. It can be entered once.
+    """A cancel scope with a deadline on the clock of a stopwatch. It can be entered once.
 
     Args:
         watch: The stopwatch.
-        deadline: When the scope is cancelled.
+        deadline: The time on the stopwatch at which the scope is cancelled.
     """
 
     def __init__(self, watch: Stopwatch, deadline: float = math.inf) -> None:
@@ -105,7 +105,7 @@ class TimeLimit:
 
     @property
     def deadline(self) -> float:
-        """When the scope is cancelled, in the time of the stopwatch."""
+        """The time on the stopwatch at which the scope is cancelled."""
         return self._deadline
 
     @deadline.setter
@@ -114,7 +114,7 @@ class TimeLimit:
         self.set()
 
     def set(self) -> None:
-        """Set the deadline on Trio's clock, because either has changed."""
+        """Set the Trio deadline again, after this limit's deadline or the stopwatch has changed."""
         self._scope.deadline = self._watch.real(self._deadline)
 
     def cancel(self, reason: str | None = None) -> None:
@@ -123,19 +123,19 @@ class TimeLimit:
 
     @property
     def cancelled_caught(self) -> bool:
-        """Whether this limit has ended its block."""
+        """Whether this limit has cancelled its block."""
         return self._scope.cancelled_caught
 
 
 STOPWATCH: Final[ContextVar[Stopwatch]] = ContextVar("STOPWATCH")
-"""The stopwatch of the client whose task this is."""
+"""The stopwatch of the client to which the current task belongs."""
 
 # This stopwatch belongs to the run, as Trio's clock does: a time of one run means nothing in another.
 _OF_RUN: Final = trio.lowlevel.RunVar[Stopwatch]("stopwatch")
 
 
 def current_stopwatch() -> Stopwatch:
-    """Return the stopwatch of the client whose task this is; outside of any client, the one of the run of Trio."""
+    """Return the stopwatch of the client that this task belongs to, or else that of the current Trio run."""
     # A context variable is used, because links are opened by functions of the application, which get no arguments. The
     # run has a stopwatch of its own, because sessions without a `Client` have to wait for a person as well.
     if (found := STOPWATCH.get(None)) is not None:

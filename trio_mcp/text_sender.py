@@ -41,7 +41,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         self._taker = trio.lowlevel.ParkingLot()
 
     def send_nowait(self, value: SessionMessage) -> None:
-        """Send a message.
+        """Send a message without waiting.
 
         Raises:
             trio.WouldBlock: If too much is waiting, or the message can't be encoded: only `send` can report that, as it
@@ -94,7 +94,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         return text
 
     async def take(self) -> list[bytes]:
-        """Wait for a message, and return the texts of all that are waiting. If cancelled, this has taken nothing.
+        """Wait for a message, and return the texts of all that are waiting. If this is cancelled, nothing is taken.
 
         Only the last text can be longer than `MAX_WAITING`; the others together are not.
 

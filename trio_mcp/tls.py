@@ -10,7 +10,7 @@ __all__ = ["accept_tls", "tls_problem"]
 
 
 async def accept_tls(stream: trio.SSLStream[Any], deadline: trio.CancelScope) -> bool:
-    """Do a server's side of a TLS handshake.
+    """Perform the server's side of a TLS handshake.
 
     Args:
         stream: The stream.
@@ -33,9 +33,9 @@ def tls_problem(text: str, plain: str) -> str:
     """Return why a TLS handshake failed, with a hint if the server seems to have responded without TLS.
 
     Args:
-        text: What OpenSSL says.
+        text: OpenSSL's error message.
         plain: How the URL of a server without TLS begins.
     """
-    # From version 3.2 on, OpenSSL reports the second in some of these cases.
+    # From version 3.2 on, OpenSSL reports the second of these in some cases.
     unlike_tls = any(each in text for each in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
     return f"{text}; does its URL begin with {plain}?" if unlike_tls else text

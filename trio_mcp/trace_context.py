@@ -22,7 +22,7 @@ _TRACEPARENT = late_pattern(
     r"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<trace_id>[0-9a-f]{32})-(?!0{16})(?P<parent_id>[0-9a-f]{16})"
     r"-(?P<flags>[0-9a-f]{2})(?P<more>-[!-~]*)?"
 )
-# Section 3.3.1: up to 32 members with distinct keys; empty members don't count.
+# Trace Context, section 3.3.1: up to 32 members with distinct keys; empty members don't count.
 _STATE_MEMBER = late_pattern(
     r"(?P<key>[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
     r"=[ -+\--<>-~]{0,255}[!-+\--<>-~]"
@@ -49,8 +49,8 @@ class TraceContext:
     Attributes:
         traceparent: The ids of the trace and of the span in which the request was made, and flags; None if there is
             only baggage.
-        tracestate: What tracing systems add to that; None without a ``traceparent``.
-        baggage: What applications pass along.
+        tracestate: Data that tracing systems add to the ids; None without a ``traceparent``.
+        baggage: Key-value pairs that applications pass along.
 
     Raises:
         TypeError: If a value is not a string.
@@ -113,10 +113,10 @@ class TraceContext:
 
     @classmethod
     def current(cls) -> TraceContext | None:
-        """Return the trace context that requests made here carry.
+        """Return the trace context that requests made in the current task carry.
 
-        In a handler, that is the one of the request being served; None elsewhere, unless `use` set one. It is inherited
-        like any context variable: by child tasks, and by the threads of sync functions.
+        In a handler, that is the trace context of the request being served; None elsewhere, unless `use` set one. It is
+        inherited like any context variable: by child tasks, and by the threads of sync functions.
         """
         return CURRENT_TRACE.get()
 
@@ -130,7 +130,7 @@ class TraceContext:
             CURRENT_TRACE.reset(token)
 
     def added_to(self, params: dict[str, Any] | None) -> dict[str, Any]:
-        """Add this trace context to a request's parameters, unless they already name one in their ``_meta``.
+        """Return a request's parameters with this trace context, unless their ``_meta`` already names one.
 
         The argument is not changed.
         """

@@ -1,9 +1,9 @@
 """URI templates (RFC 6570): expanding and matching levels 1 to 3, and ``{?name*}``.
 
-Matching takes time linear in the length of the URI: the template does not become a regular expression, and
-nothing backtracks. A URI is cut
-into units, which are characters and percent triplets. A first pass, from the end, notes which parts of the template can
-cover which units; a second, from the beginning, reads the values, making earlier variables as long as possible.
+Matching takes time linear in the length of the URI: the template does not become a regular expression, and nothing
+backtracks. A URI is cut into units, which are characters and percent triplets. A first pass, from the end, notes which
+parts of the template can cover which units; a second, from the beginning, reads the values, making earlier variables as
+long as possible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from urllib.parse import quote, unquote_to_bytes
 __all__ = ["MAX_URI", "UriTemplate", "check_uri"]
 
 MAX_URI = 8192
-"""Characters. Chosen near RFC 9110, section 4.1, which recommends supporting URIs of at least 8000 octets."""
+"""The most characters of a URI or a template: 8 KiB, as RFC 9110, section 4.1, recommends supporting URIs of at least
+8000 octets."""
 
 # The character classes of RFC 3986, sections 2.2 and 2.3.
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
@@ -61,7 +62,7 @@ class _Literal(NamedTuple):
 
 
 class _Slot(NamedTuple):
-    """The place of one variable, and the characters that it may take."""
+    """The place of one variable in a template, and the characters that its value may contain."""
 
     name: str
     allowed: frozenset[str]
@@ -94,7 +95,7 @@ def check_uri(uri: object, what: str) -> str:
 
 
 class UriTemplate:
-    """A URI template whose expansions can be matched.
+    """A URI template that can also be matched: the values of its variables can be read back from a URI.
 
     A template is refused if the values could not be read back from a URI: two variables with nothing between them, a
     variable used twice, a query that is not at the end, ``{name:3}``, or ``*`` outside a query.
@@ -109,8 +110,8 @@ class UriTemplate:
     Attributes:
         text: The template as given.
         variables: The names of the variables that have a value in every URI, in order.
-        query_variables: The names of those that a URI may lack.
-        exploded: The name of the variable of ``{?name*}``, which takes all remaining query parameters.
+        query_variables: The names of the query's variables, which a URI may lack.
+        exploded: The name of the variable in ``{?name*}``, which takes all remaining query parameters, or None.
     """
 
     def __init__(self, template: str) -> None:
@@ -190,11 +191,11 @@ class UriTemplate:
         return frozenset(marks - {"&"} if "?" in marks else marks)  # before the query a "&" ends nothing
 
     def expand(self, values: Mapping[str, Value]) -> str:
-        """Fill in values (RFC 6570, section 3.2).
+        """Return the URI that the template makes from values (RFC 6570, section 3.2).
 
         Args:
-            values: A string for each variable, and a dict of strings for that of ``{?name*}``. Missing values and empty
-                dicts are left out, as the RFC requires.
+            values: A string for each variable, and a dict of strings for that of ``{?name*}``. Variables without a
+                value and empty dicts are left out, as the RFC requires.
         """
         return "".join(
             _keep_reserved(each) if isinstance(each, str) else _expand(each, values) for each in self._expressions
@@ -206,7 +207,7 @@ class UriTemplate:
         A variable matches at least one character, except in a query. It also matches characters that an expansion would
         have encoded, if a path segment may contain them. Only ``{+name}`` and ``{#name}`` match a ``/``; the other
         variables outside the query don't match a percent-encoded one either, nor a backslash or NUL, and are never
-        ``.`` or ``..``. Query parameters may come in any order, each once; unknown ones don't match.
+        ``.`` or ``..``. Query parameters may come in any order, each at most once; unknown ones don't match.
         """
         # The limit comes first: all that follows takes time and memory in proportion to the length.
         units = _units(uri) if uri.startswith(self._prefix) and len(uri) <= MAX_URI else None
@@ -281,8 +282,8 @@ _Expression: TypeAlias = "tuple[str, list[str], str | None]"
 
 
 def _parse(template: str) -> Iterator[str | _Expression]:
-    """Yield literals as strings, and expressions as their operator, variables and exploded variable."""
-    # `split` with one group: the literals are at even places, the expressions between them at odd ones.
+    """Yield a template's literals as strings, and its expressions as operator, variables and exploded variable."""
+    # `split` with one group: the literals are at even positions, the expressions between them at odd ones.
     for number, piece in enumerate(_EXPRESSION.split(template)):
         if number % 2:
             yield _parse_expression(piece, template)
@@ -301,7 +302,7 @@ def _parse_expression(piece: str, template: str) -> _Expression:
     exploded: str | None = None
     if names[-1].endswith("*") and operator in ("?", "&"):
         exploded = names.pop()[:-1]
-    # A variable becomes a parameter of the handler, which can't be a keyword of Python.
+    # A variable becomes a parameter of the handler, and so can't be a Python keyword.
     for name in [*names, *([] if exploded is None else [exploded])]:
         if not _NAME.fullmatch(name) or keyword.iskeyword(name):
             raise ValueError(
@@ -347,7 +348,7 @@ def _expand(expression: _Expression, values: Mapping[str, Value]) -> str:
 
 def _keep_reserved(value: str) -> str:
     """Encode all but unreserved and reserved characters and percent triplets (RFC 6570, section 3.2.3)."""
-    # The group keeps the separators in the result: the triplets are at the odd places.
+    # The group keeps the separators in the result: the triplets are at the odd positions.
     pieces = re.split(r"(%[0-9A-Fa-f]{2})", value)
     return "".join(
         piece if number % 2 else quote(piece, safe="~:/?#[]@!$&'()*+,;=") for number, piece in enumerate(pieces)
@@ -411,12 +412,12 @@ def _index(units: list[str], unit: str, skip: int, start: int) -> int | None:
 def _decoded(units: list[str]) -> str | None:
     """Decode percent triplets, once only; return None if the result is not UTF-8."""
     try:
-        # Decoding happens once: `%252F` becomes `%2F` and stays so, so nothing can be hidden from the check afterwards.
+        # Decoding happens only once: `%252F` becomes `%2F` and stays that way, so nothing is hidden from later checks.
         return unquote_to_bytes("".join(units)).decode()
     except UnicodeDecodeError:
         return None
 
 
 def _is_plain(value: str) -> bool:
-    """Return whether a value is one path component, so that a handler may join it to a path and stay below that."""
+    """Return whether a value is a single path component, so that joining it to a path can't lead out of that path."""
     return value not in (".", "..") and not any(mark in value for mark in "/\\\0")

@@ -190,7 +190,7 @@ def test_the_file_as_it_was_is_kept_and_another_server_is_not_replaced(
     (home / ".cursor/mcp.json").symlink_to(file)
     line = ["install", "cursor", "shop.py", "--write"]
     assert main(line) == 1
-    assert "has another server 'shop'; add --force to replace it, or give a --name" in capsys.readouterr().err
+    assert "has a different server 'shop'; add --force to replace it, or give a --name" in capsys.readouterr().err
     assert (file.read_text(), os.listdir(folder)) == (before, ["cursor.json"])
     assert main([*line, "--force"]) == 0
     assert f"the file as it was is {file}.bak" in capsys.readouterr().out

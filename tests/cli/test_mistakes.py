@@ -198,7 +198,7 @@ SINGLE = {
     "a port out of range": (["record", "new.jsonl", "http://host.example/mcp", "--port", "99999"], "from 0 to 65535"),
     "a project that is there": (["new", "taken"], "there is already a file or folder taken"),
     "a project without a name": (["new", ".."], "can't be called '..'"),
-    "a project called as a module": (["new", "json"], "the name json has another use"),
+    "a project called as a module": (["new", "json"], "the name json is already in use"),
     "a misspelt host": (["install", "cursr", "shop.py"], "must be one of claude-desktop, "),
     "a misspelt file for a host": (
         ["install", "cursor", "shp.py", "--write"],
@@ -221,7 +221,7 @@ SINGLE = {
         ["config", "http://x/mcp", "--env", "A=b"],
         "--env is for servers that are started",
     ),
-    "a name that hosts refuse": (["config", "shop.py", "--name", "a/b"], "may have letters, digits, - and _ only"),
+    "a name that hosts refuse": (["config", "shop.py", "--name", "a/b"], "may have only letters, digits, - and _"),
     "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; the transports are"),
     "a misspelt transport": (["run", "shop.py", "--transport", "htp"], "no transport 'htp'; did you mean 'http'?"),
     "a port for stdio": (["run", "shop.py", "--port", "1"], "--port is not for --transport stdio"),

@@ -77,7 +77,7 @@ async def test_nobody_listens(tmp_path: Path) -> None:
     for make, error in (
         (lambda: None, "No such file or directory"),
         (lambda: path.write_text("x"), "it is not a socket"),
-        (lambda: leave_behind(path), "no server listens on it"),
+        (lambda: leave_behind(path), "no server is listening on it"),
     ):
         make()  # type: ignore[no-untyped-call]
         with pytest.raises(TransportError, match=f"can't connect to {path}: {error}"):

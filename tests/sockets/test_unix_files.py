@@ -66,7 +66,7 @@ async def test_the_socket_of_another_server_is_left_alone(tmp_path: Path) -> Non
         other.listen(0)
         # Each attempt leaves a connection that waits; after two, there is no place for a third.
         for _ in range(3):
-            with pytest.raises(OSError, match=f"can't listen on {path}: another server listens there"):
+            with pytest.raises(OSError, match=f"can't listen on {path}: another server is already listening there"):
                 await Server("test").serve_unix(path)
     path.unlink()
     async with served("unix", tmp_path):

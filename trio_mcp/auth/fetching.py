@@ -1,4 +1,4 @@
-"""HTTP exchanges with servers that a peer named: under a URL policy, to checked addresses, bounded in size and time."""
+"""HTTP exchanges with servers that a peer names: under a URL policy, to checked addresses, limited in size and time."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 __all__ = ["FetchFunction", "Fetcher", "Network", "drive"]
 
 MAX_EXCHANGES: Final = 12
-"""Exchanges that a flow may make, redirections included. Chosen: the longest flow with an honest server makes nine."""
+"""How many exchanges a flow may make, redirections included.
+
+An arbitrary choice: the longest flow with an honest server makes nine.
+"""
 FLOW_TIMEOUT: Final = 60.0
-"""Seconds that the exchanges of a flow may take in total."""
+"""How many seconds the exchanges of a flow may take in total."""
 TIMEOUT: Final = 10.0
-"""Seconds for one exchange, redirections included."""
+"""How many seconds one exchange may take, redirections included."""
 MAX_REDIRECTS: Final = 3
 MAX_ADDRESSES: Final = 3
-"""Addresses of a host that are tried. Chosen: with more, too little of `TIMEOUT` is left for each."""
+"""How many addresses of a host are tried. An arbitrary choice: with more, too little of `TIMEOUT` is left for each."""
 
 _REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
 
@@ -60,14 +63,14 @@ class Network:
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     def transport(self, proxy: str | None) -> httpx.AsyncBaseTransport:
-        """Return a transport for one exchange."""
+        """Return an httpx transport for one exchange, through a proxy if one is given."""
         import httpx  # noqa: ASYNC127 - not every client needs it; it is always installed
 
         return httpx.AsyncHTTPTransport(verify=trusting(), proxy=proxy)
 
 
 class Fetcher:
-    """Makes the exchanges of flows.
+    """Makes the HTTP exchanges of authorization flows.
 
     A host name is resolved here, its addresses are checked, and the connection goes to one of the checked addresses, so
     it makes no difference if the name resolves to others later. Behind a proxy, the proxy resolves names.
@@ -88,8 +91,8 @@ class Fetcher:
     def flow(self) -> FetchFunction:
         """Return a function that makes the exchanges of one flow: up to 12, within 60 seconds in total.
 
-        The time between exchanges, when a person may be asked, does not count. The function raises
-        `AuthorizationError`, whose ``step`` is that of the `Fetch`, if the exchange is refused or fails.
+        The time between exchanges, when a person may be asked, does not count. If an exchange is refused or fails, the
+        function raises an `AuthorizationError` with the ``step`` of the `Fetch`.
         """
         return _Flow(self).fetch
 

@@ -17,24 +17,25 @@ GROWTH: Final = 1.02
 """The factor by which each bucket of a histogram is wider than the one before: durations are accurate to within 1 %."""
 
 FINEST: Final = 1e-6
-"""Seconds. Chosen: no call over any transport is faster, and clocks are not much finer."""
+"""Durations up to this many seconds share the first bucket (arbitrary): no call over any transport is faster, and
+clocks are not much finer."""
 
 BUCKETS: Final = 1100
-"""The number of buckets of a histogram, from a microsecond to 48 minutes, which is longer than any call may take."""
+"""The number of buckets in a histogram: they range from a microsecond to 48 minutes, longer than any call may take."""
 
 LEAST_CPU: Final = 0.1
-"""The fewest seconds of CPU time from which the time per call is computed (chosen): Linux counts hundredths."""
+"""The least CPU time, in seconds, from which the time per call is computed (arbitrary): Linux counts hundredths."""
 
 FLAT: Final = 1.10
-"""A step of the ladder counts as flat if the calls a second grow by less than this factor (chosen)."""
+"""A step with more calls in flight counts as flat if calls per second grow by less than this factor (arbitrary)."""
 
 MOST_KINDS: Final = 20
-"""The most kinds of errors that are counted separately (chosen): the codes come from the server, which may invent any
-number of them."""
+"""How many kinds of errors are counted separately at most (arbitrary): the server may invent any number of error
+codes."""
 
 
 class Latencies:
-    """A histogram of durations, whose buckets are 2 % wide: its memory does not grow with the number of durations.
+    """A histogram of durations with buckets that are 2 % wide: its memory does not grow with the number of durations.
 
     The count, the shortest and the longest duration are exact; a quantile is accurate to within 1 %.
     """
@@ -55,7 +56,7 @@ class Latencies:
 
     @classmethod
     def together(cls, parts: Iterable[Latencies]) -> Latencies:
-        """Return one histogram with the durations of several."""
+        """Return one histogram with the durations of several histograms."""
         found = cls()
         for each in parts:
             found.merge(each)
@@ -69,7 +70,7 @@ class Latencies:
         self.count += other.count
 
     def quantile(self, share: float) -> float:
-        """Return the seconds that a share of the durations, from 0 to 1, do not exceed, by the nearest rank.
+        """Return the duration in seconds that the given share (0 to 1) of all durations does not exceed (nearest rank).
 
         Raises:
             ValueError: If there are no durations.
@@ -93,19 +94,19 @@ _LOG: Final = math.log(GROWTH)
 
 @attrs.define(eq=False)
 class Sample:
-    """A period with a fixed number of calls in flight; samples with the same number can be added up.
+    """A measurement with a fixed number of calls in flight; samples with the same number can be added up.
 
     Attributes:
-        in_flight: How many calls were kept in flight.
+        in_flight: How many calls were kept in flight at a time.
         latencies: The durations of the calls that succeeded, by tool.
         errors: How many calls failed, by kind, including those of the warm-up.
-        made: How many calls there were, including those of the warm-up.
+        made: How many calls were made, including those of the warm-up.
         call_seconds: How long all calls after the warm-up took together, including those that failed.
-        seconds: Wall-clock time.
-        client_cpu: Seconds of CPU time of this process.
-        server_cpu: Seconds of CPU time of the server's processes; None if not known.
-        complete: Whether it ran to its end: it was not interrupted, and the server was not lost.
-        cut: Whether it ended before its time because the number of calls was used up.
+        seconds: The wall-clock time of the measurement, in seconds.
+        client_cpu: The CPU time of this process, in seconds.
+        server_cpu: The CPU time of the server's processes, in seconds; None if not known.
+        complete: Whether the measurement ran to its end: it was not interrupted, and the server was not lost.
+        cut: Whether the measurement ended early because the number of calls was used up.
     """
 
     in_flight: int
@@ -121,15 +122,15 @@ class Sample:
 
     @property
     def calls(self) -> int:
-        """How many calls succeeded."""
+        """The number of calls that succeeded."""
         return sum(each.count for each in self.latencies.values())
 
     @property
     def rate(self) -> float:
-        """Calls a second that succeeded.
+        """The number of successful calls per second.
 
-        By Little's law, with k calls always in flight, the rate is k divided by the mean time of a call. So a call that
-        hangs at the end, when no others are made any more, counts as only one of k, and not as if all had stood still.
+        By Little's law, with k calls always in flight, the rate is k divided by the mean time of a call. So if one call
+        hangs at the end, when no others are made any more, the rate falls only as if one of the k had stood still.
         """
         return self.in_flight * self.calls / self.call_seconds if self.call_seconds > 0 else 0.0
 
@@ -142,27 +143,28 @@ class Sample:
         self.errors[kind if kind in self.errors or len(self.errors) < MOST_KINDS else "other"] += 1
 
     def of_all_tools(self) -> Latencies:
-        """Return one histogram with the durations of all tools."""
+        """Return one histogram with the durations of the calls of all tools."""
         return Latencies.together(self.latencies.values())
 
 
 @attrs.frozen
 class Step:
-    """The result of one step of the ladder for one server.
+    """The result of one step for one server; each step has a fixed number of calls in flight.
 
     Attributes:
         in_flight: How many calls were in flight.
         calls: How many calls succeeded.
         errors: How many calls failed, by kind.
-        rate: Calls a second that succeeded.
+        rate: The number of successful calls per second.
         p50: The median duration of a successful call in seconds; None if none succeeded.
         p99: The duration that 99 % of the successful calls do not exceed; None if none succeeded.
         worst: The longest duration of a successful call; None if none succeeded.
-        seconds: Wall-clock time of the measurement.
-        client_busy: The share of that time, from 0 to 1, in which the benchmark's own process computed.
-        server_cpu: Seconds of CPU time of the server's processes for each call; None if not known, or too few to tell.
-        complete: Whether it ran to its end: it was not interrupted, and the server was not lost.
-        cut: Whether it ended before its time because the number of calls was used up.
+        seconds: The wall-clock time of the measurement, in seconds.
+        client_busy: The share of that time, from 0 to 1, in which the benchmark's own process used the CPU.
+        server_cpu: The CPU time of the server's processes per call, in seconds; None if not known or too little to
+            tell.
+        complete: Whether the step ran to its end: it was not interrupted, and the server was not lost.
+        cut: Whether the step ended early because the number of calls was used up.
     """
 
     in_flight: int
@@ -186,7 +188,7 @@ class Step:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Step:
-        """Return the figures of one step, from all its samples."""
+        """Return the result of one step, computed from all its samples."""
         latencies = Latencies.together(each.of_all_tools() for each in samples)
         whole = Sample(
             samples[0].in_flight,
@@ -218,10 +220,10 @@ class Step:
 
 
 def bend(steps: Sequence[Step]) -> int | None:
-    """Return the index of the last step before more calls in flight bring no more calls a second, or None.
+    """Return the index of the step after which more calls in flight bring no more calls per second, or None.
 
-    Beyond that step the calls a second grow by less than 10 %, while the median duration grows by more than half of the
-    factor by which the calls in flight grow. So calls only wait longer.
+    Beyond that step the calls per second grow by less than 10 %, while the median duration grows by more than half of
+    the factor by which the calls in flight grow. So calls only wait longer.
     """
     for index, (here, there) in enumerate(itertools.pairwise(steps)):
         if here.p50 is None or there.p50 is None:
@@ -238,7 +240,7 @@ class Ratio:
 
     Attributes:
         in_flight: How many calls were in flight.
-        of: The figure that is compared: calls a second, or the median duration.
+        of: The figure that is compared: calls per second, or the median duration.
         median: The median of the pairs' ratios.
         low: The lowest of the pairs' ratios.
         high: The highest of the pairs' ratios.
@@ -254,14 +256,14 @@ class Ratio:
 
     @property
     def within_noise(self) -> bool:
-        """Whether the pairs disagree about which of the two is greater, or are too few to tell."""
+        """Whether the pairs disagree about which server has the greater figure, or are too few to tell."""
         # All n pairs of two equal servers agree by chance in one of 2**(n-1) cases: with fewer than six pairs, that is
         # at least 6 %.
         return self.low <= 1 <= self.high or self.pairs < 6
 
 
 def paired(ours: Iterable[Sample], theirs: Iterable[Sample]) -> list[Ratio]:
-    """Return the ratios of the second server's figures to the first's, from pairs that are complete and have calls."""
+    """Return the ratios of the second server's figures to the first's, from pairs of complete samples with results."""
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=False) if a.complete and b.complete and a.rate and b.rate]
     if not pairs:
         return []

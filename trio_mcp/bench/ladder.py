@@ -39,23 +39,23 @@ Ended: TypeAlias = Literal["complete", "calls", "time", "interrupted", "lost", "
 
 MOST_LOST: Final = 10
 """The number of consecutive calls, beyond those in flight, that may fail in the transport before the server counts as
-lost (chosen)."""
+lost (arbitrary)."""
 
 MOST_SILENT: Final = 3
-"""The number of consecutive calls, for each of those in flight, without a response in time after which the server
-counts as stuck (chosen)."""
+"""The number of consecutive calls without a response in time, for each call in flight, after which the server counts as
+stuck (arbitrary)."""
 
 LONGEST_TEXT: Final = 200
-"""The most characters of an error's text that are kept (chosen)."""
+"""The longest text of an error that is kept, in characters; longer ones are shortened (arbitrary)."""
 
 QUESTIONS: Final = ("elicitation/create", "sampling/createMessage")
-"""The requests by which a server of the legacy era asks a person or a model."""
+"""The requests by which a server of the legacy era asks a person or a model for input."""
 
 ASKS: Final = "asks for input"
-"""The kind of failure of a call for which the server asks for input, which a program can't give."""
+"""The kind of failure for calls during which the server asks for input that a program can't give."""
 
 BETWEEN: Final = 0.1
-"""Seconds between two reports of the progress (chosen)."""
+"""The least time between two progress reports, in seconds (arbitrary)."""
 
 
 @attrs.frozen
@@ -64,8 +64,8 @@ class BenchProgress:
 
     Attributes:
         done: How many samples are done.
-        of: How many there are in all.
-        doing: Its current activity.
+        of: How many samples there are in all.
+        doing: What the benchmark is doing now.
     """
 
     done: float
@@ -79,12 +79,12 @@ class Side:
 
     Attributes:
         client: The connected client.
-        processes: The leaders of the process groups that run the server; empty if it does not run as our child.
-        steps: The samples of each step of the ladder that was begun.
+        processes: The leaders of the process groups that run the server; empty if it is not a child of this process.
+        steps: For each step that was begun, its samples so far.
         made: How many calls were made.
-        lost: How many calls in a row have failed in the transport.
+        lost: How many calls in a row have failed because of the transport.
         error: The last failure of the transport.
-        silent: How many calls in a row got no response in time.
+        silent: How many calls in a row have got no response in time.
         asked: Whether the server has asked for input since this was last set to false.
     """
 
@@ -98,7 +98,7 @@ class Side:
     asked: bool = False
 
     def refuse_questions(self) -> None:
-        """Record that a server of the legacy era asks for input, and refuse it: there is no person to ask."""
+        """Refuse every request for input from a server of the legacy era, and record it: there is no person to ask."""
 
         async def refuse(_: dict[str, Any], context: RequestContext) -> dict[str, Any]:
             self.asked = True
@@ -117,7 +117,7 @@ class _Failure:
 
 
 class Bench:
-    """Measures one server, or two in turn, within the bounds of its terms.
+    """A benchmark of one server, or of two in turn, within given bounds.
 
     Args:
         sides: The servers, one or two.
@@ -126,9 +126,9 @@ class Bench:
         on_progress: Called with the progress from time to time; it must not block.
 
     Attributes:
-        sides: As the argument.
-        plan: As the argument; tools that can't be measured are dropped from it.
-        terms: As the argument.
+        sides: The servers.
+        plan: The calls to make; tools that can't be measured are dropped from it.
+        terms: The bounds.
         ended: How the benchmark ended; ``"interrupted"`` until then, which is right if the run is cancelled.
         error: The last error of the transport, if the server was lost.
         texts: The text of the first failure of each kind.
@@ -154,9 +154,9 @@ class Bench:
         self._stopped: Ended | None = None
 
     async def run(self) -> None:
-        """Measure; failures of calls are counted, or end the measurement, but are not raised.
+        """Run the benchmark; failures of calls are counted, or end it, but are not raised.
 
-        When cancelled, it ends at once, and what was measured until then is kept.
+        When cancelled, the benchmark ends at once, and what was measured until then is kept.
         """
         with trio.move_on_after(self.terms.max_time) as scope:
             for side in self.sides:
@@ -168,7 +168,7 @@ class Bench:
     # --- the trial ---------------------------------------------------------------------------------------------------
 
     async def _try(self) -> Ended | None:
-        """Make each call once, one after the other; drop the calls that fail."""
+        """Make each call once, one after the other, and drop those that fail; return why this ended early, or None."""
         good: list[ToolCall] = []
         failures: dict[str, str] = {}
         for call in [*self.plan.calls]:
@@ -208,7 +208,7 @@ class Bench:
     # --- the ladder --------------------------------------------------------------------------------------------------
 
     async def _climb(self) -> Ended | None:
-        """Climb the ladder for as long as that is worthwhile."""
+        """Take one step after another, each with more calls in flight; return why this ended early, or None."""
         for number, in_flight in enumerate(self.terms.ladder):
             # A fast server must not use up all remaining calls in one step, so this step and those that follow share
             # them.
@@ -230,11 +230,11 @@ class Bench:
 
     @property
     def rounds(self) -> int:
-        """How many samples of each server a step has: one of a single server, several of two, in pairs."""
+        """The number of samples for each server in a step: one for a single server; several, in pairs, for two."""
         return 1 if len(self.sides) == 1 else PAIRS
 
     async def _sample(self, side: Side, in_flight: int, most: int) -> None:
-        """Keep calls in flight for some time, and then wait for those that have begun."""
+        """Take one sample: keep calls in flight for some time, and then wait for those that have begun."""
         # The sample is listed before it is taken: if it is interrupted, its calls until then count.
         sample = Sample(in_flight)
         side.steps[-1].append(sample)
@@ -259,7 +259,7 @@ class Bench:
     async def _work(self, side: Side, sample: Sample, most: int, limit: int, scope: trio.CancelScope) -> None:
         """Make one call after another: some to warm up, then those that count."""
         began = last = trio.current_time()
-        # There is no pause between the warm-up and the calls that count: after one, the first calls would find the
+        # There is no pause between the warm-up and the calls that count: after a pause, the first calls would find the
         # server without a queue. Either part ends by its time, or by its share of the calls if these are few.
         warm = began + WARM_UP * self.terms.seconds / self.rounds
         cold = int(most * WARM_UP / (1 + WARM_UP))
@@ -350,7 +350,7 @@ def _kind_of(error: TrioMcpError) -> str:
 
 
 def _in_short(error: ErrorT) -> ErrorT | ProcessExited:
-    # The new exception does not quote the standard error, which the user has seen, or has kept elsewhere.
+    # The new exception does not quote the standard error, which the user has already seen or stored elsewhere.
     return ProcessExited(error.command, error.returncode) if isinstance(error, ProcessExited) else error
 
 

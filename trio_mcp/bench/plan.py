@@ -1,4 +1,4 @@
-"""The plan of a benchmark: the tools that it calls, with which arguments, and its bounds."""
+"""The plan of a benchmark: the tools to call, their arguments, and the bounds of the benchmark."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from trio_mcp.types.tools import Tool
 __all__ = ["LONGEST_NAME", "BenchTerms", "NamedTool", "Plan", "ToolCall", "choose", "shown_names"]
 
 MOST_TOOLS: Final = 20
-"""The most tools that are called if the user names none (chosen): with more, each would be called too rarely for useful
-figures."""
+"""How many tools are called at most if the user names none (arbitrary): with more, each would be called too rarely for
+useful figures."""
 
 SETS: Final = 8
-"""Sets of arguments that are made for a tool (chosen): with only one, a server that caches its last result would seem
-fast."""
+"""How many sets of arguments are generated for a tool (arbitrary): with only one, a server that caches its last result
+would seem fast."""
 
 LONGEST_NAME: Final = 100
-"""The most characters of a name that are shown (chosen): a server may choose names of any length."""
+"""How many characters of a name are shown at most (arbitrary): a server may choose names of any length."""
 
 WARM_UP: Final = 0.25
-"""How long the warm-up of a sample takes, as a share of the time that counts (chosen)."""
+"""How long the warm-up of a sample takes, as a share of the time that is measured (arbitrary)."""
 
 PAIRS: Final = 6
-"""Pairs of samples in each step of a comparison: for two equal servers, all six agree by chance once in 32 times."""
+"""Pairs of samples in each step of a comparison: if two servers are equally fast, all six pairs favour the same one by
+chance only once in 32 times."""
 
 
 @attrs.frozen
@@ -40,10 +41,10 @@ class BenchTerms:
     Attributes:
         ladder: How many calls are in flight in each step, the fewest first.
         seconds: How long each step measures a server.
-        max_calls: The most calls to each server, trial and warm-up included.
-        max_time: The most seconds that the benchmark may take in all.
-        timeout: Seconds that a call may take.
-        seed: Decides which arguments are made.
+        max_calls: How many calls each server gets at most, including the trial calls and the warm-up.
+        max_time: How many seconds the whole benchmark may take.
+        timeout: How many seconds a call may take.
+        seed: The seed from which the arguments are generated.
     """
 
     ladder: tuple[int, ...] = (1, 4, 16, 64)
@@ -56,11 +57,11 @@ class BenchTerms:
 
 @attrs.frozen(eq=False)
 class ToolCall:
-    """A call of a tool.
+    """A call to a tool.
 
     Attributes:
         tool: The name of the tool.
-        arguments: Its arguments.
+        arguments: The arguments of the call.
     """
 
     tool: str
@@ -72,8 +73,8 @@ class NamedTool:
     """A tool that the user names.
 
     Attributes:
-        tool: Its name.
-        arguments: Its arguments; None to make them from its schema.
+        tool: The name of the tool.
+        arguments: The arguments to call it with; None to generate them from its schema.
     """
 
     tool: str
@@ -86,7 +87,7 @@ class Plan:
 
     Attributes:
         calls: The calls.
-        writing: The names of tools among them that are not annotated as read-only.
+        writing: The names of the called tools that are not annotated as read-only.
         notes: Facts that the user must know: which tools are not called, and why.
     """
 
@@ -112,10 +113,10 @@ def choose(listed: Sequence[Mapping[str, Tool]], named: Sequence[NamedTool], see
     Args:
         listed: The tools of each server, by name; only tools that all servers have are called.
         named: The tools that the user names, each of which all servers have.
-        seed: Decides which arguments are made.
+        seed: The seed from which the arguments are generated.
 
     Returns:
-        The plan, whose calls may be empty; its notes say why.
+        The plan; if it has no calls, its notes say why.
     """
     first = listed[0]
     plan = Plan([])
@@ -143,7 +144,7 @@ def choose(listed: Sequence[Mapping[str, Tool]], named: Sequence[NamedTool], see
 
 
 def is_read_only(tool: Tool) -> bool:
-    """Return whether a tool says that it changes nothing, and does not also call itself destructive."""
+    """Return whether a tool's annotations call it read-only, and do not also call it destructive."""
     hints = tool.annotations
     return hints is not None and hints.read_only_hint is True and hints.destructive_hint is not True
 
@@ -161,7 +162,7 @@ def _made(tool: Tool, seed: int, notes: list[str]) -> list[Mapping[str, Any]]:
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """Return a server's names for a line of text: shortened, and with invisible characters escaped."""
+    """Join a server's names for a line of text: each is shortened, and its invisible characters are escaped."""
     return ", ".join(shorten(clean(name), LONGEST_NAME) for name in names)
 
 

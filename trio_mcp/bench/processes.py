@@ -1,4 +1,4 @@
-"""The CPU time of a server that is a child of this process, from proc(5), which only Linux has."""
+"""The CPU time of servers that are child processes, read from ``/proc``, which only Linux has (proc(5))."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROC: Final = Path("/proc")
 
 @attrs.frozen
 class _Process:
-    """A line of ``/proc/PID/stat``: a process, its parent, its group, and its CPU time in ticks of the clock."""
+    """A line of ``/proc/PID/stat``: a process, its parent, its group, and its CPU time in clock ticks."""
 
     pid: int
     parent: int
@@ -25,15 +25,15 @@ class _Process:
 
 
 def children() -> frozenset[int]:
-    """Return the ids of the processes that this one has started; empty if the system does not tell."""
+    """Return the ids of this process's children; empty on a system without ``/proc``."""
     return frozenset(each.pid for each in _processes() if each.parent == os.getpid())
 
 
 def cpu_seconds(leaders: Collection[int]) -> float | None:
-    """Return the CPU time of process groups, to the hundredth of a second; None if no such process exists.
+    """Return the total CPU time of process groups in seconds; None if they have no processes.
 
     Args:
-        leaders: The leaders of the groups: each server over stdio leads one of its own.
+        leaders: The process ids of the group leaders: each server over stdio leads a group of its own.
     """
     found = [each.ticks for each in _processes() if each.group in leaders]
     return sum(found) / os.sysconf("SC_CLK_TCK") if found else None
@@ -43,7 +43,7 @@ def _processes() -> Iterator[_Process]:
     for folder in PROC.glob("[0-9]*"):
         try:
             text = (folder / "stat").read_text(errors="replace")
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
         # The fields follow the name, which is in parentheses and may contain anything, parentheses included.
         fields = text.rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""The result of a benchmark as plain data, as JSON, and in the sentences that every format of the report has."""
+"""The result of a benchmark as plain data, as JSON, and in the sentences that all formats of the report share."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 VERSION: Final = 1
-"""The version of the JSON format, which is raised when a member changes its meaning."""
+"""The version of the JSON format, incremented when the meaning of a member changes."""
 
 BUSY: Final = 0.9
-"""If our own process computes for at least this share of the time, a figure may be limited by it (chosen)."""
+"""If the client's process is busy for at least this share of the time, it may be what limits a figure (arbitrary)."""
 
 MOST_ERRORS: Final = 0.1
-"""The share of failed calls above which the figures of a step say nothing about a bend (chosen)."""
+"""The share of failed calls above which the figures of a step no longer show how the server scales (arbitrary)."""
 
 ENDINGS: Final[Mapping[Ended, str]] = {
     "complete": "All steps were measured.",
@@ -52,9 +52,9 @@ class ToolFigures:
     """A tool, and its figures in the first step, where it competes with the fewest other calls.
 
     Attributes:
-        name: Its name.
-        p50: The median duration of a call in seconds, one figure for each server; None where none succeeded.
-        p99: The duration that 99 % of the calls do not exceed, likewise.
+        name: The name of the tool.
+        p50: The median duration of a call in seconds, one figure for each server; None where no call succeeded.
+        p99: The duration in seconds that 99 % of the calls do not exceed, also for each server.
     """
 
     name: str
@@ -64,7 +64,7 @@ class ToolFigures:
 
 @attrs.frozen
 class Measured:
-    """A server, and what was measured of it.
+    """A server and its measurements.
 
     Attributes:
         name: The name that the user gave, without secrets.
@@ -82,11 +82,12 @@ class Measured:
 
     @property
     def bends(self) -> str:
-        """A sentence on where more calls in flight bring no more calls a second; empty with fewer than two steps.
+        """A sentence that says from which step on more calls in flight no longer bring more calls per second.
 
-        The first step in which many calls fail, and all steps after it, don't count.
+        It is empty with fewer than two steps. The first step in which many calls fail, and all steps after it, are
+        ignored.
         """
-        # Calls that fail may be quick, or take time from those that succeed: from the first step with many of them, the
+        # Failed calls may be quick, or take time from successful ones: from the first step with many failures, the
         # figures no longer describe the same work.
         failing = next((step for step in self.steps if step.error_share > MOST_ERRORS), None)
         steps = [*itertools.takewhile(lambda step: step is not failing, self.steps)]
@@ -124,11 +125,11 @@ class BenchReport:
 
     Attributes:
         servers: The servers, one or two.
-        terms: The bounds that it kept.
+        terms: The bounds of the benchmark.
         tools: The tools that were called.
         ratios: The ratios of the second server's figures to the first's.
         notes: Facts that the user must know.
-        texts: The text of the first failure of each kind.
+        texts: The text of the first failure of each kind, by kind.
         ended: How the benchmark ended.
         error: The last error of the transport, if the server was lost.
     """
@@ -144,7 +145,7 @@ class BenchReport:
 
     @property
     def failed(self) -> int:
-        """How many calls failed."""
+        """The number of calls that failed."""
         return sum(sum(step.errors.values()) for server in self.servers for step in server.steps)
 
     @property
@@ -164,7 +165,7 @@ def report_of(bench: Bench, servers: Sequence[Measured]) -> BenchReport:
 
     Args:
         bench: The benchmark, which has ended.
-        servers: Its servers, still without figures.
+        servers: The servers that were measured, still without figures.
     """
     # Samples without a single call, as after an interruption, are left out.
     steps = [[taken for samples in side.steps if (taken := _with_calls(samples))] for side in bench.sides]
@@ -202,7 +203,7 @@ def _tool(name: str, firsts: Sequence[Sequence[Sample]]) -> ToolFigures:
 
 
 def verdict(ratio: Ratio) -> str:
-    """Return what a ratio means, in a word or two."""
+    """Say in a few words what a ratio means."""
     if ratio.within_noise:
         return "within the noise"
     more, less = ("more", "fewer") if ratio.of == "rate" else ("longer", "shorter")
@@ -210,7 +211,7 @@ def verdict(ratio: Ratio) -> str:
 
 
 def error_lines(report: BenchReport) -> list[str]:
-    """Return a line for each step with failures: how many of each kind, and the text of the first of each."""
+    """Return a line for each step with failures, counted by kind, then the text of the first failure of each kind."""
     lines = [
         (f"{server.name}, " if len(report.servers) > 1 else "")
         + f"{step.in_flight} in flight: "

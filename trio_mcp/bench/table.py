@@ -14,7 +14,7 @@ from trio_mcp.conformance.report.view import clean, shorten
 __all__ = ["COLUMNS", "PAIRED", "milliseconds", "ratio_cells", "step_cells", "table", "title_of"]
 
 WIDTH: Final = 100
-"""Columns; fixed, so that a report is the same in a terminal and in a file."""
+"""The width of the report in columns: fixed, so that a report is the same in a terminal and in a file."""
 
 COLUMNS: Final = (
     "in flight",
@@ -26,10 +26,10 @@ COLUMNS: Final = (
     "client busy",
     "server CPU µs/call",
 )
-"""The heads of the table of steps."""
+"""The column headings of the table of steps."""
 
 PAIRED: Final = ("in flight", "calls/s", "", "p50", "")
-"""The heads of the table of ratios."""
+"""The column headings of the table of ratios."""
 
 
 def table(report: BenchReport) -> str:
@@ -55,13 +55,13 @@ def _lines(report: BenchReport) -> Iterator[str]:
 
 
 def title_of(server: Measured) -> str:
-    """Return the name, the transport and the revision of a server, in a line."""
+    """Describe a server in one line: its name, its transport and its revision."""
     info = f" ({shorten(server.info, LONGEST_NAME)})" if server.info else ""
     return f"{server.name}{info} over {server.transport}, revision {server.revision}"
 
 
 def step_cells(step: Step) -> tuple[str, ...]:
-    """Return the cells of a step, in the order of `COLUMNS`."""
+    """Return the table cells of a step, in the order of `COLUMNS`."""
     return (
         str(step.in_flight),
         f"{step.rate:,.4g}" if step.rate < 1000 else f"{step.rate:,.0f}",
@@ -73,7 +73,7 @@ def step_cells(step: Step) -> tuple[str, ...]:
 
 
 def ratio_cells(ratios: Sequence[Ratio]) -> list[tuple[str, ...]]:
-    """Return a row for each step with ratios, in the order of `PAIRED`."""
+    """Return a table row for each step that has ratios, with its cells in the order of `PAIRED`."""
     rows: dict[int, list[str]] = {}
     for ratio in ratios:
         cells = rows.setdefault(ratio.in_flight, [str(ratio.in_flight)])
@@ -82,7 +82,7 @@ def ratio_cells(ratios: Sequence[Ratio]) -> list[tuple[str, ...]]:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Return a duration in milliseconds, to three digits or a microsecond."""
+    """Format a duration in milliseconds, to three digits or to the microsecond; a missing one is shown as a dot."""
     if seconds is None:
         return "·"
     value = seconds * 1000

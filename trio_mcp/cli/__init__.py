@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command line of ``trio-mcp``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``trio-mcp``.
 
     Args:
-        arguments: The command line without the program's name; by default that of the process.
+        arguments: The command line without the program's name; by default the one that the process was started with.
 
     Returns:
         The exit status: see `trio_mcp.cli.exits`.

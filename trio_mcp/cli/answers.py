@@ -1,4 +1,4 @@
-"""Answers given on the command line: ``--answer NAME=VALUE`` for the fields of forms."""
+"""Answers given on the command line: ``--answer NAME=VALUE`` for the fields of a server's forms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["NO", "YES", "FilledForm", "Given", "choices_of", "read_field"]
 YES, NO = ("y", "yes"), ("n", "no")
 
 AGREE = "agree"
-"""The name with which a form is sent as it is, unless the form has a field of this name."""
+"""The name in ``--answer agree=yes``, which sends a form as it is, unless the form has a field of this name."""
 
 
 @attrs.frozen
@@ -28,7 +28,8 @@ class FilledForm:
         content: The values of fields.
         problems: Name of a field -> why the value given for it is invalid.
         missing: The required fields that have neither a given value nor a default.
-        agreed: Whether the command line has something for this form, which may then be sent if nothing is wrong.
+        agreed: Whether the command line gives a value for this form, or agrees to it: then the form may be sent, if
+            nothing is wrong or missing.
     """
 
     content: dict[str, Any]
@@ -38,10 +39,10 @@ class FilledForm:
 
 
 class Given:
-    """The answers that the command line gives to fields by their names, in every form that has those fields.
+    """The answers given on the command line: each is for the field of its name, in every form that has this field.
 
     Args:
-        pairs: The names and the texts; a list may be given item by item.
+        pairs: The name of a field and the text for it; a name may be repeated, to give a list item by item.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -55,11 +56,11 @@ class Given:
 
     @property
     def unused(self) -> list[str]:
-        """The names for which no form has had a field so far."""
+        """The names given on the command line that no form so far has had as a field."""
         return [name for name in self._texts if name not in self._used]
 
     def fill(self, schema: Mapping[str, Any]) -> FilledForm:
-        """Fill in a form; each value is read and checked by the schema of its field.
+        """Fill in a form; each value is read and checked against the schema of its field.
 
         The name `AGREE` sends a form as it is: with its defaults, or without fields.
         """
@@ -85,7 +86,7 @@ class Given:
 
 
 def choices_of(field: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values that a field offers as choices, with their titles."""
+    """Return the choices that a field offers: each value with its title."""
     items = field.get("items")
     # A multiple-choice field is an array, whose items list the values (`client/elicitation`).
     source: Mapping[str, Any] = items if isinstance(items, dict) else field
@@ -101,7 +102,7 @@ def choices_of(field: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_field(name: str, texts: Sequence[str], field: Mapping[str, Any]) -> Any:
-    """Return the value that texts give to a field; only for an array may there be several texts.
+    """Read the value of a field from the texts given for it; only an array may have several texts.
 
     Raises:
         Exit: If a text can't be read as a value of the field, or the field doesn't allow that value.
@@ -139,7 +140,7 @@ def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, 
 
 
 def _chosen(name: str, text: str, choices: Mapping[str, str]) -> str:
-    """Return the choice that a text names by its value, number or title."""
+    """Return the value of the choice that a text names by value, number or title."""
     values = list(choices)
     if text in choices:
         return text

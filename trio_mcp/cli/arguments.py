@@ -14,9 +14,9 @@ from trio_mcp.cli.exits import Exit
 
 __all__ = ["accepted", "as_json_object", "as_whole", "check_form", "followed", "from_words", "value_of"]
 
-# Chosen: generous for a real field, and quickly done for a hostile one.
+# An arbitrary choice: plenty for a real field, and quickly reached by a hostile one.
 MAX_PARTS = 200
-"""The most subschemas visited for one field: the schema comes from the server, and may be circular or huge."""
+"""How many subschemas are visited at most for one field: the server's schema may be circular or huge."""
 
 # The name is as short as possible, so that the first `=` ends it and the value may contain others.
 WORD = re.compile(r"(?P<name>.+?)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
@@ -55,7 +55,7 @@ def from_words(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
     """Return the arguments given as ``name=value`` and ``name:=json``; an array may be given item by item.
 
     Raises:
-        Exit: If a word has neither form, a value does not match the schema, or the schema has no such name.
+        Exit: If a word has neither form, a value does not match the schema, or the schema has no such argument.
     """
     found: dict[str, Any] = {}
     properties = schema.get("properties")
@@ -80,7 +80,7 @@ def check_form(words: Iterable[str]) -> None:
     """Check as much of the arguments as can be judged without a schema.
 
     Raises:
-        Exit: If a word has neither form, or its JSON is not valid.
+        Exit: If a word is neither ``name=value`` nor ``name:=json``, or its JSON is invalid.
     """
     for name, is_json, text in map(_parts, words):
         if is_json:
@@ -144,7 +144,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
 
 
 def accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[Any]]:
-    """Return the types that a schema allows (empty for any type), the schema of an array's items, and listed values."""
+    """Return the types that a schema allows (empty for any), the schema of an array's items, and the listed values."""
     types: set[str] = set()
     items: Any = True
     choices: list[Any] = []
@@ -189,7 +189,7 @@ def _loaded(text: str) -> Any:
 
 
 def _of(text: str, kind: type) -> Any:
-    """Return the value of a JSON text if it is of a type."""
+    """Return the value of a JSON text, or `NO_VALUE` if it is not of the given type."""
     value = _loaded(text)
     return value if isinstance(value, kind) else NO_VALUE
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 TIMEOUT_OF_A_CALL = 10.0
-"""Seconds that a call may take by default. Chosen: a longer call says nothing about a server's speed."""
+"""How many seconds a call may take by default (arbitrary): a longer call says nothing about a server's speed."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -70,11 +70,11 @@ def run(options: argparse.Namespace) -> int:
 
 @attrs.define(eq=False)
 class _Measuring:
-    """A benchmark from the connection to the report.
+    """A benchmark, from connecting to the report.
 
     Args:
-        lines: The command line, once for each server.
-        targets: The targets that they name.
+        lines: The parsed command line, once for each server.
+        targets: The target of each of these lines.
         words: For each named tool its name, its arguments if they are given as one JSON text, and the words of its
             arguments.
         bar: The bar that shows the progress.
@@ -88,7 +88,7 @@ class _Measuring:
     _servers: list[Measured] = attrs.field(factory=list, init=False)
 
     async def until(self, stop: trio.Event) -> None:
-        """Connect and measure, until everything is measured or an event stops it."""
+        """Connect and measure, until everything is measured or ``stop`` is set."""
         # A cancellation also ends the connections at once; the measurements are kept in this object.
         await until_stopped(stop.wait, self._measure)
 
@@ -150,7 +150,7 @@ class _Measuring:
         return report
 
     def status(self, report: BenchReport) -> int:
-        """Return the exit status."""
+        """Return the exit status for a report."""
         assert self._bench is not None
         if self._bench.error is not None:
             return exit_of(self._bench.error)
@@ -184,7 +184,7 @@ def _transport(target: Configured) -> str:
 
 
 def _announcement(servers: Sequence[Measured], plan: Plan, terms: BenchTerms) -> str:
-    """Return a description of what will be done."""
+    """Describe the benchmark that is about to start."""
     from trio_mcp.bench.plan import WARM_UP, shown_names
     from trio_mcp.bench.table import title_of
 

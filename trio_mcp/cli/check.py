@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["needs_kit", "run", "runnable", "shown_name"]
 
 STARTING = 2.0
-"""Seconds that the program may take to start and to end, in addition to the time for the check (chosen)."""
+"""How many seconds the program may take to start and to end, in addition to the time for the check (arbitrary)."""
 
 EXTRA = 'this needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"'
 
@@ -64,8 +64,8 @@ def run(options: argparse.Namespace) -> int:
     # The report is flushed, so that it comes before any text on standard error if both go to one file.
     print(json_text(report) if options.json else table(report), end="", flush=True)
     for outcome in report.outcomes:
-        # Only rules that held are named: a rule that had no occasion may still be broken, so its line may still be
-        # needed. This goes to standard error, as standard output is for the report.
+        # Only rules that held are named: a rule that was not put to the test may still be broken, so its line may still
+        # be needed. This goes to standard error, as standard output is for the report.
         if outcome.rule.id in baseline and outcome.status == "held":
             print(f"{outcome.rule.id} is in the baseline, but holds now", file=sys.stderr)
     files.write(report)
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def needs_kit() -> None:
-    """Check that the packages that the kit needs are installed.
+    """Check that the packages needed by the conformance kit are installed.
 
     Raises:
         Exit: If Hypothesis is not installed.
@@ -88,7 +88,7 @@ def needs_kit() -> None:
 
 
 def shown_name(options: argparse.Namespace) -> str:
-    """Return the target as the user wrote it, without secrets; empty for a URL, since reports name it themselves."""
+    """Return the target as the user wrote it, without secrets; empty for a URL, since reports show URLs themselves."""
     if options.process is not None:
         # The folder of the program is left out: it depends on the user's machine, not on the target.
         return mask_words([Path(options.process[0]).name, *options.process[1:]])
@@ -116,7 +116,7 @@ def _baseline(path: str | None) -> dict[str, str]:
 
 
 def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]:
-    """Return the function that checks the target, the function that finds out what would be done, and their options."""
+    """Return the function that checks the target, the function that previews the check, and their options."""
     from trio_mcp.conformance.clients import check_client, preview_client
     from trio_mcp.conformance.engine import check_server, preview_server
     from trio_mcp.conformance.options import ClientCheckOptions, ServerCheckOptions
@@ -149,7 +149,7 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
 
 
 async def _previewed(preview: Callable[[], Awaitable[Preview]]) -> tuple[Preview | None, int]:
-    """Find out what would be done; Ctrl-C or SIGTERM ends this, and the target."""
+    """Find out what a check would do; Ctrl-C or SIGTERM ends this, and the target with it."""
     return await until_interrupted(lambda stop: until_stopped(stop.wait, preview), ProgressBar(sys.stderr))
 
 
@@ -160,7 +160,7 @@ async def _checked(check: Callable[..., Awaitable[CheckReport]], settings: dict[
     def show(progress: Progress) -> None:
         if bar.wanted:
             broken = f", {progress.broken} broken" if progress.broken else ""
-            bar.draw(progress.examples, progress.of, f"{progress.doing}, {progress.requests} requests{broken}")
+            bar.draw(progress.examples, progress.of, f"{progress.requests} requests{broken}")
 
     return await until_interrupted(lambda stop: check(**settings | {"on_progress": show, "stop": stop}), bar)
 

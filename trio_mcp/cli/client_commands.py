@@ -114,7 +114,7 @@ async def _inspect(client: Client, options: argparse.Namespace) -> None:
 
 
 async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[str, list[Item]]:
-    """Return everything of these kinds that the server lists; by default, everything of all kinds that it declares.
+    """Return all items of these kinds that the server lists; by default, those of every kind that it has declared.
 
     Raises:
         CapabilityError: If a named kind is not offered by the server.
@@ -138,7 +138,7 @@ async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[s
 
 
 async def _with_similar(exc: McpError, client: Client, kind: str, name: str) -> McpError | Exit:
-    """Return an error about a name or URI, which names a similar one that the server lists, if there is one."""
+    """Return an error about an unknown name or URI, which suggests a similar one that the server lists, if any."""
     if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
         return exc
     try:
@@ -162,7 +162,7 @@ async def _has_template(client: Client, uri: str) -> bool:
 
 
 async def _nameless(client: Client, kind: str, what: str) -> Exit:
-    """Return the error for a command line without the name of a tool or prompt; it lists those of the server."""
+    """Return the error for a command line without the name of a tool or prompt; the error lists those of the server."""
     found = await _offered(client, (kind,))
     return Exit(f"the name of the {what} is missing\n{_outline(kind, found[kind])}")
 
@@ -172,7 +172,7 @@ def _as_json(found: Mapping[str, list[Item]]) -> dict[str, Any]:
 
 
 def _outline(kind: str, items: list[Item], indent: str = "") -> str:
-    """Format the items of one kind, with a line or more for each."""
+    """Format the items of one kind, with one or more lines for each."""
     if not items:
         return f"{indent}{paint(kind, 'heading')}: none"
     line = KINDS[kind][2]
@@ -315,7 +315,7 @@ async def _schema(client: Client, name: str) -> Mapping[str, Any]:
 
 
 def tool_named(name: str, listed: Mapping[str, Tool]) -> Tool:
-    """Return a tool that a server lists.
+    """Return the listed tool of this name.
 
     Raises:
         Exit: If the server lists no tool of this name.
@@ -343,7 +343,7 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
     if options.json:
         print(dumps(result.to_wire()))
         return
-    # All contents are decoded before anything is written, so that invalid Base64 in a later one leaves no half output.
+    # All contents are decoded before anything is written: invalid Base64 in a later one must leave no partial output.
     pieces = [_bytes(each) for each in result.contents]
     if options.output is not None:
         if len(pieces) != 1:

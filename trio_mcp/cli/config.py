@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def is_url(source: str) -> bool:
-    """Return whether a FILE is a URL."""
+    """Return whether the FILE given on the command line is a URL."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|(?i:unix|tcp|tls):", source) is not None
 
 
@@ -56,12 +56,12 @@ def server_name(options: argparse.Namespace) -> str:
             stem = next((word for word in reversed(words) if word not in GENERIC), "")
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "server"
     if not NAME.fullmatch(name):
-        raise Exit(f"a server's name may have letters, digits, - and _ only, and at most 64 of them; got {name!r}")
+        raise Exit(f"a server's name may have only letters, digits, - and _, and at most 64 of them; got {name!r}")
     return name
 
 
 def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> dict[str, Any]:
-    """Return the entry of ``mcpServers`` for the server of a command line.
+    """Return the entry of ``mcpServers`` for the server that a command line names.
 
     Args:
         options: The command line.
@@ -105,7 +105,7 @@ def _process(options: argparse.Namespace, words: list[str]) -> dict[str, Any]:
 
 
 def _found(source: str) -> str:
-    """Return the name by which `run` finds a server from any folder."""
+    """Return a server's name in the form by which ``trio-mcp run`` finds it from any folder."""
     file, colon, attribute = source.partition(":")
     if file.endswith(".py"):
         if not os.path.isfile(file):

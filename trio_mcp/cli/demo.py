@@ -27,7 +27,7 @@ from trio_mcp.types.notices import ProgressNotificationParams
 __all__ = ["demo", "run"]
 
 HEADINGS = ("transport", "step", "what happened", "time")
-# Chosen: these are enough for a steady figure, and take only moments on each transport.
+# An arbitrary number: enough calls for a steady figure, which still take only moments on each transport.
 CALLS = 500
 COUNT_TO = 5
 IMPATIENCE = "the demo has seen enough"
@@ -45,7 +45,7 @@ class _Report:
 
     @contextlib.contextmanager
     def step(self, transport: str, name: str) -> Iterator[list[str]]:
-        """Time one step; the block appends a text about what happened to the list that it gets."""
+        """Time one step; the block gets a list, to which it appends a text about what happened."""
         print(f"  {transport}: {name} …", file=sys.stderr, flush=True)
         happened: list[str] = []
         started = trio.current_time()
@@ -96,7 +96,7 @@ async def demo() -> int:
 
 
 async def _fail_over(report: _Report, nursery: trio.Nursery) -> None:
-    """Connect over two ways to a server, and end the better one."""
+    """Connect to a server that can be reached in two ways, and shut down the preferred one."""
     end = trio.Event()
     better = await start(nursery, partial(make_server().serve_tcp, port=0, shutdown=end))
     other = await start(nursery, partial(make_server().serve_websocket, port=0))
@@ -115,7 +115,7 @@ async def _fail_over(report: _Report, nursery: trio.Nursery) -> None:
 
 
 async def _sign_in(report: _Report) -> None:
-    """Sign in to a server, and let the token expire."""
+    """Sign in to a server, call a tool, let the token expire, and call it again."""
     # The tokens are opaque, because JWTs would need the extra "auth".
     authority = AuthorizationServer(tokens="opaque")
 

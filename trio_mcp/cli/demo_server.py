@@ -26,7 +26,7 @@ def make_server() -> Server:
         """Count, and report each step.
 
         Args:
-            to: How far.
+            to: The number to count to.
         """
         for number in range(1, to + 1):
             await ctx.report_progress(number, to, f"at {number}")
@@ -44,7 +44,7 @@ def make_server() -> Server:
 
     @server.tool
     async def why_cancelled() -> list[str]:
-        """Return why each wait was cancelled, once one has been."""
+        """Return the reasons for which calls of `wait` were cancelled; wait until there is one."""
         # A client that cancels does not wait for the server, so this call may arrive before the task has ended.
         with trio.move_on_after(5):
             while not cancellations:  # noqa: ASYNC110

@@ -27,10 +27,11 @@ __all__ = ["run"]
 PACKAGE = "@modelcontextprotocol/inspector"
 
 GRACE = 5.0
-"""Seconds that the Inspector gets to end after a signal, and that its child processes get after its end (chosen)."""
+"""How many seconds the Inspector has to end after a signal, and its child processes once it has ended (arbitrary)."""
 
 POLL = 0.05
-"""Seconds between two checks of whether those processes have ended: they are not our children, so they are polled."""
+"""Seconds between two checks of whether the Inspector's child processes have ended: they must be polled, because they
+are not children of this process."""
 
 
 def run(options: argparse.Namespace) -> int:

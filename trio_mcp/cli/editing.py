@@ -17,26 +17,26 @@ class NotEditable(Exception):
 
 
 class Taken(Exception):
-    """There is already a different entry of that name."""
+    """The file already has a different entry of the same name."""
 
 
 def snippet(table: str, name: str, entry: Mapping[str, Any]) -> str:
-    """Return the text of a JSON file that has only an entry."""
+    """Return the text of a JSON file with a table that contains just one entry."""
     return json.dumps({table: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
 
 
 def with_json_entry(text: str, table: str, name: str, entry: Mapping[str, Any], *, force: bool) -> str:
-    """Return the text of a JSON file with an entry in one of its tables.
+    """Put an entry into a table in the text of a JSON file, and return the new text.
 
     Args:
         text: The file's text, which may have comments and trailing commas, or be empty.
         table: The key of the table, which is made if it is missing.
         name: The key of the entry.
         entry: The entry.
-        force: Whether to replace an entry of that name.
+        force: Whether to replace an existing entry of that name.
 
     Raises:
-        NotEditable: If the text is not JSON of that shape, or can't be changed safely.
+        NotEditable: If the text is not a JSON object that can have such a table, or can't be changed safely.
         Taken: If there is a different entry of that name, and ``force`` is not set.
     """
     if not text.strip("\ufeff \t\r\n"):
@@ -87,7 +87,7 @@ def _with_member(
     value: object,
     unit: str,
 ) -> str:
-    """Return a JSON text with a further member at the end of an object."""
+    """Add a member at the end of an object in a JSON text, and return the new text."""
     start, end = places.spans[path]
     closing = end - 1
     outer = _indentation(plain, start)
@@ -118,7 +118,7 @@ def _indent_of(line: str) -> str:
 
 
 def _unit(plain: str) -> str:
-    """Return the white space with which a file indents one level."""
+    """Return the white space by which a file indents each level."""
     found = re.match(r"\ufeff?\s*\{[ \t]*\r?\n([ \t]+)", plain)
     return found[1] if found else "  "
 
@@ -132,12 +132,12 @@ def _dumped(text: str, value: object, indentation: str, unit: str) -> str:
 
 
 def yaml_snippet(table: str, name: str, entry: Mapping[str, Any]) -> str:
-    """Return the text of a YAML file that has only an entry."""
+    """Return the text of a YAML file with a table that contains just one entry."""
     return f"{table}:\n" + _yaml_lines(name, entry, "  ", "\n")
 
 
 def with_yaml_entry(text: str, table: str, name: str, entry: Mapping[str, Any], *, force: bool) -> str:
-    """Return the text of a YAML file with an entry at the beginning of one of its tables.
+    """Put an entry at the beginning of a table in the text of a YAML file, and return the new text.
 
     The arguments and exceptions are those of `with_json_entry`. A file is not editable unless it is laid out in plain
     lines of ``key: value``.

@@ -36,7 +36,7 @@ USAGE = 2
 NO_CONNECTION = 3
 TIMEOUT = 4
 LOGIN = 5
-"""The user has to sign in first, and could not be asked."""
+"""The status if the user must sign in first, but could not be asked to."""
 # By the shells' convention, these are 128 plus the number of the signal.
 INTERRUPTED = 130
 TERMINATED = 143

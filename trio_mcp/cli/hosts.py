@@ -16,7 +16,7 @@ class Host:
     """A program that uses MCP servers.
 
     Attributes:
-        title: Its name.
+        title: The name of the host.
         table: The key under which its file lists the servers.
         user: `sys.platform` -> the file for all of a user's projects; ``other`` is for all other platforms.
         project: The file for one project, relative to the project's folder; empty if the host has none.
@@ -62,7 +62,7 @@ class Host:
         return Path(folders[first], *rest.split("/"))
 
     def entry(self, name: str, plain: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an entry of ``mcpServers`` in the form of this host."""
+        """Convert an entry of ``mcpServers`` to the form that this host reads."""
         more = self.process if "command" in plain else self.remote or {}
         named = {"name": name} if "name" in more else {}
         return {**more, **named, **{self.names.get(key, key): value for key, value in plain.items()}}

@@ -21,7 +21,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the entry for a host's file, or put it there."""
+    """Print the entry for a host's file, or write it to that file."""
     host = HOSTS[options.host]
     if options.scope == "project" and not host.project:
         raise Exit(f"{host.title} has no file for a single project; leave out --scope")
@@ -69,7 +69,9 @@ def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: b
                 backup.unlink()
             raise
     except Taken:
-        raise Exit(f"{path} has another server {name!r}; add --force to replace it, or give a --name", FAILED) from None
+        raise Exit(
+            f"{path} has a different server {name!r}; add --force to replace it, or give a --name", FAILED
+        ) from None
     except (NotEditable, ValueError) as exc:
         why = "is not valid UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
         why = why if isinstance(exc, NotEditable) else f"it {why}"
@@ -95,7 +97,7 @@ def _backup(file: Path, content: bytes) -> Path:
 
 
 def _replace(file: Path, content: bytes, before: bytes | None) -> None:
-    """Replace a file in one step, so that its host never reads half of it."""
+    """Replace a file in one step, so that no host reads a half-written file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     # The file may contain secrets, so only the user may read it, unless others could read it before.
     descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")

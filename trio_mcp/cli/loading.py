@@ -21,10 +21,11 @@ from trio_mcp.server.base_server import BaseServer
 __all__ = ["load_server"]
 
 FOREIGN = {"fastmcp": "FastMCP", "mcp": "the official SDK"}
-"""Package -> the name of the library for servers that it contains."""
+"""Package -> the name of the server library that it contains."""
 
 OURS = (__file__, importlib.__file__, "<frozen importlib")
-"""Prefixes of the names of files whose frames, in a traceback, come before those of the imported file."""
+"""Prefixes of file names: the frames of these files are cut off at the start of a traceback, so that it begins in the
+user's code."""
 
 
 def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
@@ -32,7 +33,7 @@ def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
 
     The part after the colon may also name a function that makes the server and needs no arguments. Without that part,
     there must be exactly one server in the module, or else one function annotated as returning a `Server`. Output that
-    is printed during the import goes to standard error, because standard output may be the wire.
+    is printed during the import goes to standard error, because standard output may carry the protocol messages.
 
     Args:
         name: The name of the server.
@@ -44,7 +45,7 @@ def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
     source, _, attribute = name.partition(":")
     # `sys.argv` is not restored: the server's tools may read it, too, not only the code that runs on import.
     sys.argv = [source, *arguments]
-    # The factory is called in this block, too: what it prints must not reach the wire either.
+    # The factory is called in this block, too: what it prints must not get between the protocol messages either.
     with _stdout_to_stderr():
         module = _imported(source)
         found = _attribute(module, source, attribute) if attribute else _only_server(module, source)

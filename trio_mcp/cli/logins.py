@@ -1,4 +1,4 @@
-"""``trio-mcp login``, ``logout`` and ``logins``."""
+"""``trio-mcp login``, ``logout`` and ``logins``: sign in to a server, sign out, and list the stored logins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ can read the options of a process."""
 
 
 def login(options: argparse.Namespace) -> int:
-    """Let a person sign in to a server, and keep the login."""
+    """Let a person sign in to a server, and store the login."""
     from trio_mcp import auth
 
     how = "device" if options.device else "paste" if options.no_browser else "browser"
@@ -54,11 +54,13 @@ def login(options: argparse.Namespace) -> int:
 
 
 def _own(options: argparse.Namespace, how: dict[str, Any], settings: object) -> Auth:
-    """Return the authorization that a configuration's ``"auth"`` describes, or an `OAuth`; the command line overrides.
+    """Return the authorization that a configuration's ``"auth"`` describes, or else an `OAuth`.
+
+    Options of the command line take precedence over the configuration.
 
     Args:
         options: The command line.
-        how: The arguments of `OAuth` that say how a person is asked.
+        how: The arguments of `OAuth` that say how a person is asked to sign in.
         settings: The value of ``"auth"``, if there is one.
     """
     from trio_mcp import auth
@@ -74,7 +76,7 @@ def _own(options: argparse.Namespace, how: dict[str, Any], settings: object) -> 
 
 
 def logout(options: argparse.Namespace) -> int:
-    """Drop stored logins, and revoke them."""
+    """Revoke and delete stored logins."""
     if options.all == (options.target is not None):
         raise Exit("give either a TARGET or --all")
     from trio_mcp import auth
@@ -95,7 +97,7 @@ def logout(options: argparse.Namespace) -> int:
     for server in servers:
         try:
             dropped = trio.run(oauth.sign_out, server)
-        # The login is dropped even so, and the other logins must not stay just because this one can't be revoked.
+        # The login is dropped even then, and the other logins must not stay just because this one can't be revoked.
         except AuthorizationError as exc:
             print(f"trio-mcp logout: {clean_line(str(exc))}", file=sys.stderr)
             status = FAILED

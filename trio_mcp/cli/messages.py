@@ -17,7 +17,7 @@ CODES: dict[Style, str] = {"heading": "1", "name": "36", "error": "1;31", "aside
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Return whether to write colours to a stream, by the rules of no-color.org and force-color.org."""
+    """Return whether to write colours to a stream, following no-color.org and force-color.org."""
     given = os.environ.get
     if given("NO_COLOR"):
         return False

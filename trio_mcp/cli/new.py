@@ -18,8 +18,8 @@ from trio_mcp.cli.exits import FAILED, OK, Exit
 
 __all__ = ["run"]
 
-# Both a package (PEP 508) and, with underscores for hyphens, a module may have such a name: it has no dots, and does
-# not begin with a digit.
+# Such a name is valid for a package (PEP 508) and, with underscores in place of hyphens, for a module: it has no dots,
+# and does not begin with a digit.
 NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 TAKEN = ("pytest", "pytest_trio", "tests")
 """Modules that the project contains or installs, in addition to this package and its dependencies."""
@@ -208,7 +208,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _module(name: str) -> str:
-    """Return the name of the module.
+    """Convert the name of a project to the name of its module.
 
     Raises:
         Exit: If the project can't have that name.
@@ -223,7 +223,7 @@ def _module(name: str) -> str:
     # hide the project.
     known = module in (*TAKEN, *sys.stdlib_module_names) or keyword.iskeyword(module)
     if known or importlib.util.find_spec(module) is not None:
-        raise Exit(f"a project can't be called {name!r}, as the name {module} has another use")
+        raise Exit(f"a project can't be called {name!r}, as the name {module} is already in use")
     return module
 
 

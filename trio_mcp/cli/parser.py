@@ -1,4 +1,4 @@
-"""The grammar of the command line, as a table. It imports nothing heavy: ``--help`` and completion need only this."""
+"""The grammar of the command line, as a table, without heavy imports: ``--help`` and completion need nothing else."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Argument:
     """An argument or option: its name, and the settings for `argparse`.
 
     Args:
-        name: The name.
+        name: The name, which begins with ``--`` if this is an option.
         otherwise: The end of the error message about a value that is not similar to any of the choices.
-        settings: The settings.
+        settings: The keyword arguments of ``add_argument`` in `argparse`.
     """
 
     def __init__(self, name: str, *, otherwise: str = "", **settings: Any) -> None:
@@ -48,10 +48,10 @@ class Argument:
 
 @attrs.frozen
 class Command:
-    """A command.
+    """A command of ``trio-mcp``.
 
     Attributes:
-        help: Its purpose, in one line.
+        help: The purpose of the command, in one line.
         arguments: Its own arguments and options.
         examples: Command lines for its `--help`.
         serves: Whether it has the options of a server over HTTP, WebSocket, TCP or a Unix socket.
@@ -87,7 +87,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _one_of(choices: Sequence[str], otherwise: str) -> Callable[[str], str]:
-    """Return a type for `argparse` that accepts these choices; argparse's own error depends on the version of Python.
+    """Return a type for `argparse` that accepts these choices; its message is the same in every version of Python.
 
     Args:
         choices: The choices.
@@ -145,13 +145,13 @@ PORT = _typed("a port from 1 to 65535", partial(_from_one, most=65535))
 
 def _ladder(text: str) -> tuple[int, ...]:
     steps = tuple(map(int, text.split(",")))
-    # There must be 1 to 20 steps (chosen), each higher than the one before.
+    # There must be 1 to 20 steps (arbitrary), each higher than the one before.
     if not 1 <= steps[0] <= steps[-1] <= MOST_IN_FLIGHT or [*steps] != sorted({*steps}) or len(steps) > 20:
         raise ValueError(text)
     return steps
 
 
-# Chosen: with more calls in flight, a single client only measures its own queue.
+# An arbitrary limit: with more calls in flight, a single client would only measure its own queue.
 MOST_IN_FLIGHT = 1024
 LADDER = _typed(f"up to 20 rising whole numbers from 1 to {MOST_IN_FLIGHT}, such as 1,4,16,64", _ladder)
 
@@ -599,7 +599,7 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
         description=f"{command.help[:1].upper()}{command.help[1:]}.",
         epilog=f"{about}\n\n{examples}".lstrip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        # Once another option begins with the same letters, an abbreviated option would be ambiguous.
+        # An abbreviation would become ambiguous once another option begins with the same letters.
         allow_abbrev=False,
     )
     ahead = [each for each in command.arguments if each.name == "file"]

@@ -37,19 +37,19 @@ __all__ = ["Relay", "reload_process", "reload_stdio", "source_files"]
 INTERVAL = 0.5
 """Seconds between two checks of the files. Polling works on every platform, and on network drives."""
 
-MAX_FILES = 10_000  # chosen: a folder such as a home directory must not keep the disk busy
+MAX_FILES = 10_000  # arbitrary: a folder such as a home directory must not keep the disk busy
 MAX_WAITING = 1000
-"""Messages from the client that may wait for a server. Further requests are refused rather than left unread, since only
-by reading on can this process notice that the client has left."""
+"""How many messages from the client may wait for a server process. Further requests are refused rather than left
+unread, since only by reading on can this process notice that the client has left."""
 GRACE = 7.0
-"""Seconds that a server process gets to end: a little more than it gives its own requests."""
+"""How many seconds a server process has to end: slightly more than it gives its own requests to finish."""
 
 INITIALIZED = "notifications/initialized"
 LISTS = ("tools", "prompts", "resources")
 
 
 def source_files(folder: Path) -> dict[str, int]:
-    """Return the Python files in and below a folder with their modification times, but none of virtual environments."""
+    """Return the Python files in and below a folder, except virtual environments, with their modification times."""
     found: dict[str, int] = {}
     for place, folders, files in os.walk(folder):
         if "pyvenv.cfg" in files:
@@ -116,7 +116,7 @@ async def reload_process(command: list[str], folder: Path) -> None:
 
 
 async def reload_stdio(command: list[str], folder: Path) -> None:
-    """Serve standard input and output with a command, restarted when a file changes, until the client leaves."""
+    """Run a command that serves over standard input and output, restarting it on changes, until the client leaves."""
     # The command gets the whole environment, since the client started this process in place of the server.
     parameters = StdioServerParameters(command[0], command[1:], env=dict(os.environ))
     async with stdio_server() as (read, write), trio.open_nursery() as nursery:
@@ -251,7 +251,7 @@ class Relay:
         await self._to_client(message)
 
     async def _begin_anew(self, response: Response | ErrorResponse) -> None:
-        """Complete the replayed handshake, and tell the client what the new server may have changed."""
+        """Complete the handshake replayed to a new server, and tell the client which lists may have changed."""
         # A client confirms only once, so its confirmation has to be replayed as well.
         if self._confirmed:
             await self._to_server(Notification(INITIALIZED))

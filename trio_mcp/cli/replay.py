@@ -1,4 +1,4 @@
-"""``trio-mcp replay``: send the messages of a recorded client again, and compare the responses by the rules."""
+"""``trio-mcp replay``: send a recorded client's messages again, and compare the responses with the recorded ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 MOST_EVENTS = 30
-"""The most events that are shown for a broken rule, the last being the one that breaks it (chosen)."""
+"""How many events are shown at most for a broken rule; the last is the one that breaks it (arbitrary)."""
 
 
 def run(options: argparse.Namespace) -> int:

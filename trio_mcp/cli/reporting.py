@@ -65,11 +65,14 @@ async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: Pro
 
 
 async def until_stopped(wait: Callable[[], Awaitable[object]], work: Callable[[], Awaitable[T]]) -> T | None:
-    """Return what a function returns, or None if it is cancelled first, which discards what it has by then.
+    """Run a function until it returns, or until another one does, which cancels it.
 
     Args:
-        wait: Returns when the function is to be cancelled, as `trio.Event.wait` may.
-        work: The function.
+        wait: A function that returns when ``work`` is to be cancelled, for example `trio.Event.wait`.
+        work: The function to run.
+
+    Returns:
+        The function's result; None if it was cancelled.
     """
     with trio.CancelScope() as scope:
 
@@ -98,7 +101,7 @@ async def until_signalled(work: Callable[[], Awaitable[object]]) -> int:
 
 
 def check_writable(path: str) -> None:
-    """Check, before there is anything to write, that a file can be written.
+    """Check that a file can be written, before there is anything to write.
 
     Raises:
         Exit: If the file can't be written; the message says why.
@@ -113,7 +116,7 @@ def check_writable(path: str) -> None:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file as UTF-8, whatever the locale says, because that is the encoding that a page declares.
+    """Write a file as UTF-8, whatever the locale: an HTML report declares this encoding.
 
     Raises:
         Exit: If the file can't be written.

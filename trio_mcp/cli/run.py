@@ -1,4 +1,4 @@
-"""``trio-mcp run`` and ``trio-mcp bridge``: serve a server from a file or module, or what another server offers."""
+"""``trio-mcp run`` and ``trio-mcp bridge``: serve the server in a file or module, or what another server offers."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
         try:
             # A bridge refuses its `--log-level`, which means the level of the other server, so None is passed here.
             server.run(transport, log_level=options.log_level, **address, **_settings(transport, address, given))
-        # Python raises OverflowError for an address with a port number that has more than 16 bits.
+        # Python raises OverflowError for a port number of more than 16 bits.
         except (OSError, OverflowError) as exc:
             raise Exit(f"can't serve: {getattr(exc, 'strerror', None) or exc}", FAILED) from None
     return OK
@@ -163,7 +163,7 @@ def _flag(name: str) -> str:
 
 @contextlib.contextmanager
 def _event_store(given: dict[str, Any]) -> Iterator[None]:
-    """Replace the name of the event store's file with the open store, and close it at the end."""
+    """Open the event store and put it into ``given`` in place of the name of its file; close it at the end."""
     if "event_store" not in given:
         yield
         return
@@ -206,7 +206,7 @@ def _tcp(
     if key is not None and certificate is None:
         raise Exit("--key needs --certificate")
     # This is checked here, so that the usage error names options of the command line. `localhost` is the only name that
-    # counts as local: other names would have to be resolved first, and few servers get one.
+    # counts as local: other names would have to be resolved first, and few servers are given one.
     if not (certificate or allow_remote or host in (None, "localhost") or is_loopback(str(host))):
         raise Exit(f"{host} can be reached from other machines: add --certificate for TLS, or --allow-remote")
     if certificate is None:

@@ -25,7 +25,7 @@ __all__ = ["asking", "signed", "with_stored_token"]
 
 
 def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict[str, Any]:
-    """Return the arguments of `OAuth` that say how a person is asked.
+    """Return the arguments of `OAuth` that say how a person is asked to sign in.
 
     Args:
         how: The value of ``--auth``; None to open a browser if there is a terminal.
@@ -58,7 +58,10 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
 
 
 def signed(target: Configured, how: str | None, before: Callable[[], object]) -> Configured:
-    """Return a target that signs in if its server requires that, and uses stored logins."""
+    """Return a copy of a target that uses stored logins, and signs in if its server requires that.
+
+    If ``how`` is ``"off"``, no token is sent at all.
+    """
     ways = target.targets if isinstance(target, FailoverParameters) else [target]
     # The value off overrides a configuration as well: no token at all is sent.
     if how == "off":
@@ -73,7 +76,7 @@ def signed(target: Configured, how: str | None, before: Callable[[], object]) ->
 
 
 def with_stored_token(target: Configured) -> Configured:
-    """Return a target with the token of a stored login in its headers, for callers without a client."""
+    """Return a target with the token of its stored login in the headers, for commands that don't use a `Client`."""
     if not isinstance(target, HttpServerParameters):
         return target
     fields = {} if target.auth is None else trio.run(_fields, target.auth, http_url(target.url))

@@ -82,15 +82,15 @@ def single_target(options: argparse.Namespace, what: str) -> StdioServerParamete
 
     Args:
         options: The command line.
-        what: The subject of the error message about several ways to the server.
+        what: The subject of the error message about a server that can be reached in several ways.
 
     Raises:
-        Exit: If the command line names no target, an invalid one, or several ways to the server.
+        Exit: If the command line names no target, an invalid one, or several ways to reach the server.
         ConfigError: If the configuration is invalid.
     """
     target = with_stored_token(target_of(options))
     if isinstance(target, FailoverParameters):
-        raise Exit(f"{what} needs one way to the server, not several", hint=False)
+        raise Exit(f"{what} needs one way to reach the server, not several", hint=False)
     return target
 
 
@@ -134,7 +134,7 @@ def _is_importable(name: str) -> bool:
 
 
 def reached(name: str, variables: dict[str, str], make_auth: MakeAuth) -> Configured:
-    """Return the target that a URL, or an entry of a configuration, names.
+    """Return the target that a URL, or an entry of a configuration, describes.
 
     Args:
         name: The word of the command line.
@@ -180,8 +180,8 @@ async def connected(
 ) -> AsyncIterator[Client]:
     """Connect to the server named on the command line, and stay connected while the block runs.
 
-    If there is a terminal, the server may ask its user. It may ask a language model only with ``--sample``, which gives
-    the response.
+    If there is a terminal, the server may ask its user. It may ask a language model only with ``--sample``, whose
+    value is then the response.
 
     Args:
         options: The command line.
@@ -242,7 +242,7 @@ def _answers(options: argparse.Namespace, before_asking: Callable[[], object]) -
 
 
 def traced(options: argparse.Namespace, before: Callable[[], object] = lambda: None) -> Target:
-    """Return the target for a `Client`; with ``--verbose``, it shows what passes over the link.
+    """Return the target for a `Client`; with ``--verbose``, what passes over the link is shown.
 
     Args:
         options: The command line.

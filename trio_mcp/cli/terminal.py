@@ -21,8 +21,8 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Dialogue", "FormScript", "ProgressBar", "has_terminal"]
 
-MAX_LINE = 64 * 1024  # bytes; chosen: longer than any typed line, and a limit on the memory that a paste can fill
-# Chosen: this leaves most of an 80-column line for the message.
+MAX_LINE = 64 * 1024  # bytes (arbitrary): longer than any typed line, and a limit on the memory that a paste can fill
+# An arbitrary choice, which leaves most of an 80-column line for the message.
 BAR_LENGTH = 24
 
 
@@ -42,7 +42,7 @@ class Dialogue:
 
     Args:
         before: Called before anything is written, to clear the current line of the terminal.
-        given: The values that the command line gives for fields. A form that these complete is sent without a dialogue.
+        given: The values that the command line gives for fields. A form that they complete is sent without a question.
     """
 
     def __init__(self, before: Callable[[], object] = lambda: None, given: Given | None = None) -> None:
@@ -99,7 +99,7 @@ class Dialogue:
         return content if await self._agrees(question, default=True) else "decline"
 
     async def _field(self, name: str, field: Mapping[str, Any], required: bool) -> Any:
-        """Ask for a field until its value is valid; return None if the user leaves it out."""
+        """Ask the user for the value of a field until it is valid; return None if the user leaves the field out."""
         choices = choices_of(field)
         _say(_described(name, field, choices, required))
         default = field.get("default")
@@ -157,7 +157,7 @@ class FormScript:
     A form with a missing or invalid field is declined.
 
     Args:
-        given: The values that the command line gives.
+        given: The values that the command line gives for fields.
         command: The name of the command, for the messages on standard error.
         before: Called before anything is written.
     """
@@ -236,7 +236,7 @@ class ProgressBar:
     """A bar that shows the progress of a request on one line, which is erased when the request ends.
 
     Args:
-        stream: Where to write; unless it is a terminal, nothing is shown.
+        stream: Where to write. Unless it is a terminal, ``wanted`` is False: then nothing should be shown.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -249,7 +249,7 @@ class ProgressBar:
         self.draw(progress.progress, progress.total, progress.message or "")
 
     def draw(self, amount: float, total: float | None, message: str) -> None:
-        """Show how much of the total is done, and a message."""
+        """Draw the bar: how much of the total is done, and a message."""
         message = clean_line(message)
         if total is not None and total > 0:
             # A server may report more than its total, or a negative amount.
@@ -264,7 +264,7 @@ class ProgressBar:
         self._shown = True
 
     def clear(self) -> None:
-        """Erase the line."""
+        """Erase the bar, if it is shown."""
         if self._shown:
             self._write("")
             self._shown = False

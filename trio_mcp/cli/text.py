@@ -23,14 +23,14 @@ HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 
 def clean(text: str) -> str:
-    """Return a text with characters escaped that could control a terminal or hide text; newlines and tabs stay."""
+    """Escape the characters of a text that could control a terminal or hide text; newlines and tabs are kept."""
     if text.isascii() and text.isprintable():
         return text
     return _escaped(text, "\n\t", lambda each: "" if each == "\r" else each.encode("unicode_escape").decode("ascii"))
 
 
 def clean_line(text: str) -> str:
-    """Return a text cleaned as by `clean`, on one line."""
+    """Clean a text as `clean` does, and put it on one line."""
     return " ".join(clean(text).split())
 
 
@@ -44,7 +44,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def paragraph(text: str, indent: str) -> str:
-    """Return a text wrapped to `WIDTH` columns; its own line breaks stay."""
+    """Wrap a text to `WIDTH` columns; its own line breaks are kept."""
     lines = []
     for line in clean(text).strip().splitlines():
         # A line keeps its own indentation, so that lists and code in descriptions keep their form.

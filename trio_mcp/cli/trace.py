@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 __all__ = ["Trace"]
 
 MAX_SHOWN = 500
-"""The most characters of a message that are shown (chosen: six lines of a terminal)."""
+"""How many characters of a message are shown at most (arbitrary: about six lines of a terminal)."""
 MAX_OPEN = 1000
-"""The most requests whose method is remembered until the response (chosen): many may be cancelled and never get one."""
+"""How many requests without a response are remembered at most (arbitrary): cancelled ones may never get a response."""
 CONNECT_TIMEOUT = 30.0
-"""Seconds to connect over HTTP, as without a trace; the session limits all other waits."""
+"""How many seconds connecting over HTTP may take, as without a trace; the session limits all other waits."""
 
 SENT, RECEIVED, NOTE = "-->", "<--", "***"
 
 
 class Trace:
-    """Writes a trace of what passes over the links of targets to standard error.
+    """A trace, on standard error, of what passes over the links to servers.
 
     Args:
         before: Called before anything is written, to clear the current line of the terminal.
@@ -89,7 +89,7 @@ class Trace:
         self._write(mark, mask_text(line), "".join(f"\n{name}: {value}" for name, value in shown))
 
     def message(self, mark: str, message: Incoming) -> None:
-        """Write a message, or whatever came in place of one."""
+        """Write a message, or the problem that was reported in place of one."""
         match message:
             case Request(id=id_, method=method, params=params):
                 if mark == SENT:
@@ -147,7 +147,7 @@ def _described(target: object) -> str:
 
 @attrs.frozen
 class _Traced:
-    """A connector for any target, which traces its link."""
+    """A connector for any target; it traces the messages on its link."""
 
     name: str  # `target_name` reads it
     connect: LinkFactory
@@ -231,7 +231,7 @@ def _traced(link: Link, trace: Trace) -> Link:
 
 @attrs.frozen(eq=False)
 class _Read(trio.abc.ReceiveChannel[SessionMessage]):
-    """The reading end of a link, which writes to the trace what arrives."""
+    """The reading end of a link; it also traces every message that arrives."""
 
     _channel: trio.abc.ReceiveChannel[SessionMessage]
     _trace: Trace
@@ -247,7 +247,7 @@ class _Read(trio.abc.ReceiveChannel[SessionMessage]):
 
 @attrs.frozen(eq=False)
 class _Write(trio.abc.SendChannel[SessionMessage]):
-    """The writing end of a link, which writes to the trace what is sent."""
+    """The writing end of a link; it also traces every message that is sent."""
 
     _channel: trio.abc.SendChannel[SessionMessage]
     _trace: Trace

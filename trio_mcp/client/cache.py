@@ -16,8 +16,8 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 
 __all__ = ["CacheStatistics", "RequestInFlight", "ResponseCache"]
 
-MAX_TTL_MS = 365 * 24 * 3600 * 1000  # chosen: a year; a hostile `ttlMs` must not overflow the clock
-# Chosen: about the size of an entry with its key in CPython, too much rather than too little.
+MAX_TTL_MS = 365 * 24 * 3600 * 1000  # a year (arbitrary): a hostile `ttlMs` must not overflow the clock
+# An estimate of the size of an entry with its key in CPython, rather too large than too small.
 OVERHEAD = 500
 """Bytes counted for an entry in addition to its key and its result, for Python's own objects."""
 
@@ -29,7 +29,7 @@ LISTS = {
 }
 
 Question: TypeAlias = tuple[str, str, str | None]
-"""The revision, the method, and the cursor or the URI."""
+"""The identity of a request: the revision, the method, and the cursor or the URI."""
 
 
 # A class serves as the marker: no principal that a program can pass is equal to it.
@@ -46,7 +46,7 @@ class _Entry:
 
 @attrs.define(eq=False)
 class RequestInFlight:
-    """A request in flight; if a change is announced meanwhile, its response is not cached."""
+    """A request in flight. If a change to its result is announced, it is ``spoiled``, and the result is not cached."""
 
     question: Question
     spoiled: bool = False
@@ -58,7 +58,7 @@ class CacheStatistics:
 
     Attributes:
         entries: The number of cached results.
-        bytes: Their size, as counted for ``max_bytes``.
+        bytes: The size of these results, as counted for ``max_bytes``.
         pending: The number of requests in flight whose results may be cached.
     """
 
@@ -76,7 +76,7 @@ class ResponseCache:
     Args:
         max_entries: How many results to keep; the least recently used is evicted first.
         max_bytes: How many bytes of results to keep.
-        stale_if_error: For how many seconds after its expiry a result may still be used, if asking for a new one fails
+        stale_if_error: How many seconds after its expiry a result may still be used, if asking for a new one fails
             with `TransportError` or `RequestTimeout`. A result that the server has announced as changed is never used.
     """
 
@@ -101,7 +101,7 @@ class ResponseCache:
         return CacheStatistics(len(self._entries), self._bytes, len(self._flights))
 
     def clear(self) -> None:
-        """Forget everything, including the responses still on their way."""
+        """Forget all results; responses that are still on their way are not cached either."""
         self._entries.clear()
         self._bytes = 0
         for flight in self._flights:
@@ -117,9 +117,9 @@ class ResponseCache:
         """Bind the cache to the server of a target.
 
         Raises:
-            ValueError: If it is already bound to another server.
+            ValueError: If the cache is already bound to another server.
         """
-        # The URL decides: a plain string, and parameters with other headers, are targets on the same server.
+        # Only the URL counts: a plain string and parameters with other headers can name the same server.
         server = target.url if isinstance(target, HttpServerParameters) else target
         # Two servers may use the same names and URIs: an entry of one must not be used for the other.
         if self._server is not None and self._server != server:
@@ -127,7 +127,7 @@ class ResponseCache:
         self._server = server
 
     def find(self, question: Question, owner: Hashable, *, stale: bool = False) -> Any:
-        """Return the result that may be used now, as the caller's own copy; None if it is not cached."""
+        """Return the caller's own copy of a cached result that may be used now; None if no such result is cached."""
         self._check_run()
         now = trio.current_time()
         for who in (owner, _Everybody):
@@ -144,7 +144,7 @@ class ResponseCache:
         return None
 
     def departs(self, question: Question) -> RequestInFlight:
-        """Record that a request is about to be sent; `landed` must follow."""
+        """Record that a request is about to be sent; call `landed` once it has ended."""
         flight = RequestInFlight(question)
         self._flights.add(flight)
         return flight
@@ -166,7 +166,7 @@ class ResponseCache:
         question = flight.question
         # Each character of a key counts as four bytes, the most that Python uses for one (PEP 393).
         size = len(data) + len(question[2] or "") * 4 + OVERHEAD
-        # The scope may have changed since an older result was cached: that must not survive under the other owner.
+        # The scope may have changed since an older result was cached, which must not survive under the other owner.
         for who in (owner, _Everybody):
             self._remove((who, question))
         # The old entries are dropped even if the result is too large to be kept: it is newer than they are.
@@ -181,7 +181,7 @@ class ResponseCache:
             self._remove(next(iter(self._entries)))
 
     def changed(self, kind: str, uri: str | None) -> None:
-        """Drop the results that an announced change makes stale: those of a list, or of the resource of this URI."""
+        """Drop the results that an announced change makes stale: the lists of a kind, or the resource at a URI."""
         if uri is None:
             self._drop(lambda question: question[1] in LISTS[kind])
         else:

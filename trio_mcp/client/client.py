@@ -65,7 +65,7 @@ class ClientStatistics:
     """A snapshot of what a client is doing.
 
     Attributes:
-        session: The statistics of its session; None before it is connected.
+        session: The statistics of the client's session; None before it is connected.
         subscriptions: The number of open `Client.listen` blocks.
         subscription_requests: How many of those have a request open at the server (modern era only).
         watched_resources: The number of resources that the client is subscribed to (legacy era only).
@@ -84,13 +84,13 @@ class ClientStatistics:
 class Client(EnteredOnce):
     """A client of one server. Use it as an async context manager; it can be entered once.
 
-    Entering connects and negotiates. An exception raised in the block leaves it unchanged. If the connection is lost,
-    pending calls raise the reason; the block itself is never cancelled.
+    Entering connects and negotiates. An exception raised in the block passes through unchanged. If the connection is
+    lost, pending calls raise an exception that says why; the block itself is never cancelled.
 
     Args:
         target: A URL or `HttpServerParameters`; `StdioServerParameters`; a `Server` (served in memory); or a callable
             that returns an async context manager yielding a `Link`. A list of these, or `FailoverParameters`, describes
-            several ways to one server, the best first.
+            several ways to reach one server, the best first.
         settings: The other arguments: those of `ClientOptions`, such as ``auth``, ``timeout`` and ``answers``.
 
     Raises:
@@ -129,8 +129,8 @@ class Client(EnteredOnce):
         return self._connection.opened()
 
     async def aclose(self) -> None:
-        """Close the connection before the block ends. Any task may do this, in any order with other clients. Closing
-        again does nothing.
+        """Close the connection before the block ends. Any task may call this, and clients may be closed in any order.
+        Closing again does nothing.
 
         Pending calls raise `SessionClosed`. A server process, if there is one, is asked to exit, and killed if it does
         not. When cancelled, the connection is closed at once, without asking.
@@ -148,8 +148,10 @@ class Client(EnteredOnce):
 
     @property
     def transport(self) -> TransportStatus:
-        """The status of the link that carries the session, and of all ways to the server, if there are several; see
-        `FailoverParameters`."""
+        """The status of the link that carries the session, and of all ways to reach the server if there are several.
+
+        See `FailoverParameters`.
+        """
         return self._connection.transport
 
     @property
@@ -227,7 +229,7 @@ class Client(EnteredOnce):
         result_type: type[BaseModel] | None = None,
         **limits: Unpack[CallLimits],
     ) -> Any:
-        """Send any request, through the middleware.
+        """Send a request with any method, through the middleware.
 
         Arguments, errors and cancellation are those of `BaseSession.send_request`.
 
@@ -243,8 +245,8 @@ class Client(EnteredOnce):
         """Check that the server responds: with ``ping``, or ``server/discover`` in the modern era, which has no ping.
 
         Raises:
-            RequestTimeout: If it does not respond in time.
-            McpError: If it refuses.
+            RequestTimeout: If the server does not respond in time.
+            McpError: If the server refuses.
             TransportError: If the link is lost.
 
         Further errors and cancellation as in `BaseSession.send_request`.
@@ -255,7 +257,7 @@ class Client(EnteredOnce):
     async def notify(
         self, method: str, params: BaseModel | Mapping[str, Any] | None = None, *, urgent: bool = False
     ) -> None:
-        """Send the server a notification of any method. Over Streamable HTTP the modern era allows none.
+        """Send the server a notification with any method. In the modern era, Streamable HTTP allows none.
 
         Arguments, errors and cancellation are those of `BaseSession.send_notification`.
         """
@@ -267,7 +269,7 @@ class Client(EnteredOnce):
         """Return one page of the server's tools; iterating over it yields its tools.
 
         Args:
-            cursor: The ``next_cursor`` of the page before; None for the first page.
+            cursor: The ``next_cursor`` of the previous page; None for the first page.
             timeout: Seconds to wait.
 
         Raises:
@@ -334,12 +336,12 @@ class Client(EnteredOnce):
             name: The tool's name.
             arguments: Its arguments: JSON data, or anything that pydantic can turn into JSON.
             result_type: The type of what the tool returns: a pydantic model, a dataclass, ``list[int]``, or anything
-                else that pydantic can validate, or a `pydantic.TypeAdapter`. With it, ``data`` of the result is an
+                else that pydantic can validate, or a `pydantic.TypeAdapter`. The result's ``data`` is then an
                 instance of that type. If the server sends no structured content, the text of the result is read: as it
                 is if the type takes a string, else as JSON.
             meta: Further entries for the request's ``_meta``; a key has the form ``com.example/name``.
             limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``, ``retry`` and ``urgent``:
-                see `CallLimits`. Each round of input starts ``timeout`` again; time spent in callbacks between the
+                see `CallLimits`. Each round of input restarts ``timeout``; time spent in callbacks between the
                 rounds does not count (modern era).
 
         Returns:
@@ -422,7 +424,7 @@ class Client(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> ToolResult | InputRequiredResult:
-        """Call a tool for a single round of input; callbacks are not used.
+        """Call a tool, and return the server's request for input instead of answering it; callbacks are not used.
 
         A server of the modern era may respond with an `InputRequiredResult`. To continue, call again with the same
         name and arguments, a response to each of its ``input_requests``, and its ``request_state`` unchanged. The
@@ -472,7 +474,7 @@ class Client(EnteredOnce):
         """Return one page of the server's resources; iterating over it yields its resources.
 
         Args:
-            cursor: The ``next_cursor`` of the page before; None for the first page.
+            cursor: The ``next_cursor`` of the previous page; None for the first page.
             timeout: Seconds to wait.
 
         Raises:
@@ -522,8 +524,8 @@ class Client(EnteredOnce):
             limits: As in `call_tool`.
 
         Returns:
-            Its ``contents``: `TextResourceContents` with a ``text``, `BlobResourceContents` with a ``blob`` in Base64;
-            several if the URI names a group.
+            The resource's ``contents``: `TextResourceContents` with a ``text``, `BlobResourceContents` with a ``blob``
+            in Base64; several if the URI names a group.
 
         Raises:
             TypeError: If the URI is not a string.
@@ -559,7 +561,7 @@ class Client(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> ReadResourceResult | InputRequiredResult:
-        """Read a resource for a single round of input: the counterpart of `call_tool_once` for `read_resource`."""
+        """Read a resource, and return the server's request for input instead of answering it: see `call_tool_once`."""
         if limits:
             refuse_unknown(Client.read_resource_once, limits, CallLimits)
         params = _uri_params(uri)
@@ -570,7 +572,7 @@ class Client(EnteredOnce):
         return answer
 
     async def subscribe_resource(self, uri: str, *, timeout: Limit = USE_SESSION) -> None:
-        """Subscribe to changes of a resource (legacy era only).
+        """Subscribe to changes to a resource (legacy era only).
 
         The server then sends ``notifications/resources/updated``, which the `Client` passes to ``on_message``.
 
@@ -598,7 +600,7 @@ class Client(EnteredOnce):
         """Return one page of the server's prompts; iterating over it yields its prompts.
 
         Args:
-            cursor: The ``next_cursor`` of the page before; None for the first page.
+            cursor: The ``next_cursor`` of the previous page; None for the first page.
             timeout: Seconds to wait.
 
         Raises:
@@ -669,7 +671,7 @@ class Client(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> GetPromptResult | InputRequiredResult:
-        """Get a prompt for a single round of input: the counterpart of `call_tool_once` for `get_prompt`."""
+        """Get a prompt, and return the server's request for input instead of answering it: see `call_tool_once`."""
         if limits:
             refuse_unknown(Client.get_prompt_once, limits, CallLimits)
         params = _prompt_params(name, arguments)
@@ -743,17 +745,17 @@ class Client(EnteredOnce):
         """Listen for changes: ``async with client.listen(tools_list_changed=True) as events``.
 
         Iterating over ``events`` yields `ToolsListChanged`, `PromptsListChanged`, `ResourcesListChanged` and
-        `ResourceUpdated`. Entering waits until the server has agreed; ``events.honored`` says to what. In the legacy
-        era it contains those of the requested changes that the server has declared, and entering subscribes to the
-        resources.
+        `ResourceUpdated`. Entering waits until the server has agreed; ``events.honored`` says which changes it will
+        announce. In the legacy era these are the requested changes that the server has declared, and entering
+        subscribes to the resources.
 
         Leaving the block ends the subscription at once, without waiting for the server. So does a cancellation, even
         while entering.
 
         Args:
-            tools_list_changed: Listen for changes of the list of tools.
-            prompts_list_changed: Listen for changes of the list of prompts.
-            resources_list_changed: Listen for changes of the lists of resources and resource templates.
+            tools_list_changed: Listen for changes to the list of tools.
+            prompts_list_changed: Listen for changes to the list of prompts.
+            resources_list_changed: Listen for changes to the lists of resources and resource templates.
             resources: The URIs of resources to listen to, at most `MAX_URIS`.
             timeout: Seconds to wait for the server to agree; None waits forever; the default is the session's. The
                 block itself has no time limit.
@@ -803,13 +805,13 @@ class Client(EnteredOnce):
             await self._connection.request("logging/setLevel", {"level": level}, {"timeout": timeout})
 
     async def set_roots(self, roots: Roots) -> None:
-        """Replace the roots.
+        """Replace the client's roots.
 
         A server of the legacy era is told that they have changed, and may ask for them; one of the modern era asks
         whenever it needs them.
 
         Args:
-            roots: As the ``roots`` of `Answers`.
+            roots: The new roots, in any form that the ``roots`` of `Answers` take.
 
         Raises:
             TypeError, ValueError: If a root is invalid; the old roots stay.
@@ -869,14 +871,14 @@ def _prompt_params(name: str, arguments: Mapping[str, str] | None) -> dict[str, 
 
 
 def _strings(given: Mapping[str, str], what: str) -> dict[str, str]:
-    """Return a copy of a mapping of strings, as it is sent.
+    """Check a mapping of strings, and return a copy of it.
 
     Args:
         given: The mapping.
         what: Its description, for the error message.
 
     Raises:
-        TypeError: If it is not a mapping, or not one of strings.
+        TypeError: If it is not a mapping of strings.
     """
     if not isinstance(given, Mapping):
         raise TypeError(f"{what} must be a mapping of strings, got {type(given).__name__}")

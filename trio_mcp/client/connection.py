@@ -1,4 +1,4 @@
-"""A client's connection: opened, negotiated and closed as one block; and its requests, of any method."""
+"""A client's connection, which is opened, negotiated and closed as one block, and the requests sent over it."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from trio_mcp.types.versions import LEGACY_REVISIONS
 __all__ = ["ClientConnection", "merged"]
 
 CONNECT_TIMEOUT = 30.0
-"""Seconds that connecting may take, unless the options say otherwise. Chosen: a first start may install packages."""
+"""Seconds that connecting may take by default. Generous, as the first start of a server may install packages."""
 
 
 class ClientConnection:
-    """The connection of a `Client`.
+    """The connection of a `Client` to its server, from opening to closing.
 
     Args:
         target: The client's target.
         settings: All other arguments of the client.
-        options: The options of its session.
+        options: The options of the client's session.
         inputs: The callbacks that answer the server's questions.
         subscriptions: Where the server's notifications of changes go.
 
     Attributes:
         inputs: The callbacks that answer the server's questions.
-        stopwatch: The clock of its time limits.
+        stopwatch: The clock for all time limits of the connection.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ClientConnection:
         self._limit, self._patience = _limit_of_connecting(
             options.calls, several=isinstance(self._open_link, FailoverConnector)
         )
-        # A server that ignores the probe, as some legacy ones do, has as much time left for the handshake.
+        # A server that ignores the probe, as some legacy ones do, has at least half of the time left for the handshake.
         probing = min(options.calls.probe_timeout, self._patience / 2)
         self._options = attrs.evolve(options, calls=attrs.evolve(options.calls, probe_timeout=probing))
         self._log_level = settings["log_level"]
@@ -135,7 +135,7 @@ class ClientConnection:
                         session.on_notice = partial(self._noticed, session)
                         session.while_probing = probing.asking
                         if self._ways is not None:
-                            session.max_faults = inf  # each way has a bound of its own, and fails alone
+                            session.max_faults = inf  # each way to the server has its own bound, and fails alone
                         # The answers are attached before the session reads anything: a legacy server may ask as soon as
                         # it is initialized.
                         self.inputs.attach(session)
@@ -161,7 +161,7 @@ class ClientConnection:
             self._ended.set()
 
     def _declared(self, revision: str) -> dict[str, Any]:
-        """Return everything that the client declares in a revision."""
+        """Return the capabilities that the client declares in a protocol revision."""
         given = merged(self.inputs.capabilities(revision), self._capabilities)
         return merged({"extensions": self._extensions}, given) if self._extensions else given
 
@@ -194,7 +194,7 @@ class ClientConnection:
         return text + "; is it an MCP server, and was it started the right way?"
 
     async def aclose(self) -> None:
-        """Close the connection: `Client.aclose`."""
+        """Close the connection; see `Client.aclose`."""
         if not self._entered:
             await trio.lowlevel.checkpoint()
             return
@@ -209,7 +209,7 @@ class ClientConnection:
 
     @property
     def transport(self) -> TransportStatus:
-        """The link that carries the session: `Client.transport`."""
+        """The status of the ways to the server, one or several; see `Client.transport`."""
         if self._ways is not None:
             return self._ways()
         session = self._session
@@ -225,7 +225,7 @@ class ClientConnection:
 
     @property
     def session(self) -> ClientSession:
-        """The session underneath.
+        """The session that the connection has opened.
 
         Raises:
             LocalProtocolError: If the client has not been entered.
@@ -239,8 +239,8 @@ class ClientConnection:
     async def request(
         self, method: str, params: BaseModel | Mapping[str, Any] | None, limits: CallLimits
     ) -> dict[str, Any]:
-        """Send any request, through the middleware: `Client.request`."""
-        # The attribute is tried first, as the property's check is worth saving on every request.
+        """Send a request of any method through the middleware; see `Client.request`."""
+        # The attribute is tried first, which saves the property's check on every request.
         session = self._session or self.session
         if not self._middleware:
             return await session.send_request(method, params, **limits)  # the usual case, without further coroutines
@@ -272,7 +272,7 @@ class ClientConnection:
     def through(
         self, call: OutgoingCall, send: Callable[[], Awaitable[dict[str, Any]]], passed: int = 0
     ) -> Awaitable[dict[str, Any]]:
-        """Send a call through the rest of the middleware, after the first ``passed`` of them."""
+        """Send a call through the middleware that remains after the first ``passed`` functions."""
         if passed == len(self._middleware):
             return send()
         # The chain is not made beforehand: a middleware may call `call_next` again, to send the request once more.
@@ -296,19 +296,19 @@ class ClientConnection:
 
 
 def _limit_of_connecting(calls: CallOptions, *, several: bool) -> tuple[str, float]:
-    """Return the limit that bounds connecting, over several ways or one: its name, and its seconds."""
+    """Return the name and the seconds of the option that limits connecting, to one or ``several`` ways to a server."""
     if calls.connect_timeout is not None:
         return "connect_timeout", calls.connect_timeout
     # A caller that waits no longer than this for a response does not mean to wait longer for a server that never
-    # starts. A larger timeout says that a tool is slow, and nothing about the start. A list of ways needs time to give
-    # up the first one, and has its own limits.
+    # starts. A larger timeout says that a tool is slow, and nothing about the start. A client with several ways to its
+    # server needs time to give up the first one, and each way has its own limits.
     if calls.timeout is not None and calls.timeout < CONNECT_TIMEOUT and not several:
         return "timeout", calls.timeout
     return "connect_timeout", CONNECT_TIMEOUT
 
 
 def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge declarations: objects are merged recursively; if any other value is given twice, the later one is kept."""
+    """Merge capabilities: objects are merged recursively; if any other value is given twice, the later one is kept."""
     whole: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():

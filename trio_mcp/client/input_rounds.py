@@ -1,6 +1,7 @@
 """Rounds of input: a modern server responds with questions, and the request is sent again with the answers.
 
-2026-07-28 `basic/patterns/mrtr`. Each round is a separate request, with a new id, and passes the middleware.
+See 2026-07-28 `basic/patterns/mrtr`. Each round is a separate request, with a new id, and passes through the
+middleware.
 """
 
 from __future__ import annotations
@@ -23,22 +24,24 @@ if TYPE_CHECKING:  # few servers ask
 
 __all__ = ["InputRounds", "read_input_required"]
 
-# Chosen: no user answers more in one go, and each one may occupy a callback.
+# An arbitrary limit: no user answers more in one go, and each question may occupy a callback.
 MAX_INPUT_REQUESTS = 32
-"""How many questions a server may ask in one round; all of them are passed on at the same time."""
+"""How many questions a server may ask in one round; all of them are passed to the callbacks at the same time."""
 
-# Chosen: short enough for a server that needs a moment, long enough not to load one that needs minutes.
+# These are short enough for a server that needs a moment, and long enough not to load one that needs minutes.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-"""Seconds to wait before a round without questions, for which the server only wants the request to be sent again; the
-wait doubles each time."""
+"""The longest wait, in seconds, before a request is sent again although the server asked no questions.
+
+The first such wait of a call is `FIRST_PAUSE`; each further one is twice as long.
+"""
 
 ModelT = TypeVar("ModelT", bound=WireModel)
 GetAnswer = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class InputRounds:
-    """The rounds of input of a client's calls.
+    """Answers the questions with which a server responds to a client's calls, and sends the calls again, in rounds.
 
     Args:
         connection: The client's connection.
@@ -56,15 +59,15 @@ class InputRounds:
 
         Args:
             method: The method of the request.
-            params: Its parameters as first sent.
+            params: The parameters of the request as first sent.
             result: The server's first result.
             started: The clock time at which the request was first sent.
-            limits: ``total_timeout`` covers all rounds, the others each request; the time that the user takes does not
-                count towards ``timeout``.
+            limits: The limits of the call. ``total_timeout`` covers all rounds; the other limits apply to each request,
+                so the time that the user takes does not count towards ``timeout``.
 
         Raises:
             InputError: If a callback provides no answer.
-            RemoteProtocolError: If the server asks for something it must not, or for too much.
+            RemoteProtocolError: If the server asks for something that it must not ask for, or for too much.
             RequestTimeout: If a time limit runs out.
         """
         session = self._connection.session
@@ -96,7 +99,7 @@ class InputRounds:
         raise RequestTimeout(method, total, "total_timeout")
 
     async def _answer(self, method: str, requests: Mapping[str, Any]) -> dict[str, Any]:
-        """Check every question before passing any to a callback; then ask them all at the same time."""
+        """Check every question before passing any to a callback; then call all callbacks at the same time."""
         revision = self._connection.session.server.revision
         ready: dict[str, tuple[str, GetAnswer]] = {}
         for key, request in requests.items():
@@ -122,7 +125,7 @@ class InputRounds:
         request_state: str | None,
         limits: CallLimits,
     ) -> tuple[dict[str, Any], ModelT | InputRequiredResult]:
-        """Send one round, for a caller that answers the questions; return the result as it came, and as a model."""
+        """Send one request for a caller that answers questions itself; return the result as received and as a model."""
         session = self._connection.session
         if input_responses is not None or request_state is not None:
             if not session.modern:
@@ -172,10 +175,10 @@ async def _get_all(ready: Mapping[str, tuple[str, GetAnswer]]) -> dict[str, Any]
 
 
 def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
-    """Return what a result asks for, and the state to send back.
+    """Return the questions in a result that asks for input, and the state to send back.
 
     Raises:
-        RemoteProtocolError: If it is malformed, or asks for too much.
+        RemoteProtocolError: If the result is malformed, or asks for too much.
     """
     requests, state = result.get("inputRequests"), result.get("requestState")
     # Without either, each retry would be the same request, forever.
@@ -191,7 +194,7 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
 
 
 def _retry(params: dict[str, Any], answers: dict[str, Any] | None, state: str | None) -> dict[str, Any]:
-    """Return the parameters for another round: with its answers and its state, and nothing of earlier rounds."""
+    """Return the parameters for the next round: with these answers and this state, and nothing of earlier rounds."""
     # These are made from the first parameters each time: the state of an earlier round must not be sent again.
     again = dict(params)
     # The answers are left out if the server asked nothing: it only wants its state back.

@@ -1,4 +1,4 @@
-"""`Client.listen` in both eras: 2026-07-28 `basic/patterns/subscriptions`; before that, `resources/subscribe`."""
+"""`Client.listen` in both eras: streams of 2026-07-28 (`basic/patterns/subscriptions`), or `resources/subscribe`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["Listening", "ResourceWatches", "wanted_filter"]
 
 LISTEN = "subscriptions/listen"
 
-# The keys are the filter's wire names, so that `to_wire` can be looked up directly.
+# The keys are the filter's wire names, so that the names in the result of `to_wire` can be looked up directly.
 LEGACY_CAPABILITIES = {
     "toolsListChanged": "tools.listChanged",
     "promptsListChanged": "prompts.listChanged",
@@ -46,20 +46,21 @@ LEGACY_CAPABILITIES = {
 }
 """The capability with which a server of the legacy era declares each notification, keyed by its name in the filter."""
 
-# Chosen: far more than a program watches.
+# An arbitrary limit, far above the number of resources that a program watches.
 MAX_URIS = 1000
 UNSUBSCRIBE_TIMEOUT = 10.0
-"""Seconds. Only a new subscription to the same resource waits for the response."""
+"""Seconds that the server has to respond to ``resources/unsubscribe``. Only a new subscription to the same resource
+waits for this."""
 
 SHORTEST = 1.0
-"""Seconds that a subscription must have lasted to be opened again. Chosen: a server that ends every subscription at
-once does so on purpose."""
+"""Seconds that a subscription must have lasted to be opened again: a server that ends every subscription at once does
+so on purpose."""
 
 UNLIMITED = CallLimits(timeout=None, total_timeout=None)
 
 
 class Listening:
-    """Makes the blocks of `Client.listen`.
+    """Makes the ``async with`` blocks of `Client.listen`.
 
     Args:
         connection: The client's connection.
@@ -72,7 +73,7 @@ class Listening:
         self.watches = ResourceWatches(connection)
 
     def block(self, asked: SubscriptionFilter, timeout: Limit) -> AbstractAsyncContextManager[Subscription]:
-        """Return the block of one `Client.listen`.
+        """Return the async context manager for one call of `Client.listen`.
 
         Raises:
             TypeError, ValueError: If the time limit is invalid.
@@ -115,7 +116,7 @@ class Listening:
                     nursery.cancel_scope.cancel(reason)  # the server gets this reason, too
 
     async def _hear(self, feed: Feed, legacy: SubscriptionFilter | None) -> None:
-        """Keep the subscription open, in a separate task; the loop over the events raises its exceptions."""
+        """Keep the subscription open, in a separate task; the loop over the events raises the task's exceptions."""
         try:
             await (self._hear_modern(feed) if legacy is None else self._hear_legacy(feed, legacy))
         except Exception as exc:
@@ -170,7 +171,7 @@ class Listening:
         session = self._connection.session
         feed.honor(honored)
         async with self.watches.watching(honored.resource_subscriptions or ()):
-            # The link may have been lost while subscribing; then entering raises the loss.
+            # The link may have been lost while subscribing; then entering the block raises the error.
             if not session.closed:
                 feed.acknowledge()
             # The legacy subscription has no request to wait for: it lasts until the link is lost.
@@ -182,9 +183,10 @@ class _Watch:
     """A legacy subscription to one URI.
 
     Attributes:
-        holders: How many blocks want it.
-        asked: Whether the server may have it: subscribe was sent, and may have been applied even if our call failed.
-        sure: Whether the server has confirmed it, and no unsubscribe has been sent since.
+        holders: How many blocks want the subscription.
+        asked: Whether the subscription may exist at the server: the request was sent, and may have taken effect even if
+            the call failed.
+        sure: Whether the server has confirmed the subscription, and no request to end it has been sent since.
         turn: A lock that a task holds while it asks the server.
     """
 
@@ -283,7 +285,7 @@ class ResourceWatches:
 
 
 def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: Iterable[str]) -> SubscriptionFilter:
-    """Return the filter of a `Client.listen`.
+    """Check the arguments of `Client.listen`, and return the filter for them.
 
     Raises:
         TypeError, ValueError: If an argument is invalid, or nothing is asked for.

@@ -21,15 +21,15 @@ __all__ = ["CachedCalls", "every"]
 ModelT = TypeVar("ModelT", bound=WireModel)
 PageT = TypeVar("PageT", bound=CacheablePage)
 
-MAX_PAGES = 1000  # chosen: a server can invent cursors forever
+MAX_PAGES = 1000  # an arbitrary limit, as a server can invent cursors forever
 
 
 class CachedCalls:
-    """Makes those requests of a client whose results may be cached.
+    """Sends those of a client's requests that have cacheable results.
 
     Args:
         connection: The client's connection.
-        cache: Where results are kept; None keeps nothing.
+        cache: The cache for the results; with None, nothing is cached.
         owner: On whose behalf the client acts: clients with the same owner share private results.
     """
 
@@ -44,9 +44,9 @@ class CachedCalls:
         """Return a cached result, or else the server's, which is cached if the server allows it.
 
         Args:
-            method: The method.
+            method: The method of the request.
             detail: The cursor or the URI that is asked for.
-            params: The parameters.
+            params: The parameters of the request.
             limits: The limits of this call.
         """
         cache = self._cache
@@ -82,7 +82,7 @@ class CachedCalls:
         """Return a result as a model; if it is malformed, drop the cached results of its method.
 
         Raises:
-            RemoteProtocolError: If it is malformed.
+            RemoteProtocolError: If the result is malformed.
         """
         try:
             return as_result(result, model, method)
@@ -96,9 +96,9 @@ class CachedCalls:
 
         Args:
             model: The model of a page.
-            method: The method that lists.
+            method: The method that lists the items.
             cursor: The page's cursor; None for the first page.
-            timeout: Seconds to wait.
+            timeout: Seconds to wait for the response.
         """
         params = None if cursor is None else {"cursor": cursor}
         return self.read(await self.request(method, cursor, params, {"timeout": timeout}), model, method)
@@ -108,11 +108,11 @@ class GetPage(Protocol):
     """A method of `Client` that returns a page of a list."""
 
     async def __call__(self, cursor: str | None = None, *, timeout: Limit = ...) -> CacheablePage:
-        """Return the page that a cursor names; the first page for None."""
+        """Return the page that a cursor names, or the first page if the cursor is None."""
 
 
 async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[Any]:
-    """Yield every item of a list, page by page; nothing if the server does not offer such things.
+    """Yield every item of a list, page by page; yield nothing if the server does not offer such items.
 
     Args:
         get_page: Gets one page.

@@ -1,4 +1,4 @@
-"""The arguments of a client after its target, and a call as its middleware sees it."""
+"""The options of a client, and a call as its middleware sees it."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -29,12 +29,13 @@ class OutgoingCall:
     """A request about to be sent. A middleware may replace its method and parameters.
 
     Attributes:
-        method: Its method.
-        params: Its parameters, as plain data.
+        method: The method of the request.
+        params: The parameters of the request, as plain data.
         protocol_version: The negotiated revision; replacing it has no effect.
-        request_id: The id of the last attempt to send it; None before the first.
-        way: The name of the way that carried the session when the last attempt ended; None with a single way.
-        switches: How many times another way took over during the last attempt.
+        request_id: The request id used in the last attempt to send it; None before the first.
+        way: For a client with several ways to its server: the name of the way that carried the session when the last
+            attempt ended. Otherwise None.
+        switches: How many times another way to the server took over during the last attempt.
     """
 
     method: str
@@ -46,7 +47,7 @@ class OutgoingCall:
 
 
 Middleware: TypeAlias = Callable[[OutgoingCall, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
-"""``async (call, call_next) -> result``."""
+"""A function that wraps every request of a client: ``async (call, call_next) -> result``."""
 
 
 def check_log_level(level: object) -> None:
@@ -65,7 +66,7 @@ def _check_level(name: str, value: object) -> None:
 
 
 class ClientOptions(TypedDict, total=False):
-    """The arguments of a `Client` after its target; a `ClientGroup`, a `ProxyServer` and a fixture pass them on.
+    """The keyword arguments of a `Client`, which a `ClientGroup`, a `ProxyServer` and a pytest fixture pass on.
 
     Attributes:
         auth: Signs in, and authorizes each request, for a server that is reached over HTTP or WebSocket; see
@@ -78,7 +79,7 @@ class ClientOptions(TypedDict, total=False):
         client_info: The name and version with which the client identifies itself to the server.
         capabilities: Further capabilities to declare, as `ClientCapabilities` or plain data: those of requests that the
             program handles itself, and extensions of the protocol, each with its settings, as in
-            ``{"extensions": {"com.example/feature": {}}}``. The answers declare their own.
+            ``{"extensions": {"com.example/feature": {}}}``. The capabilities for ``answers`` are declared without this.
         answers: The answers to the server's questions: see `Answers`.
         options: The session's limits, timeouts and hooks.
         log_level: The least severe level of log messages that the server should send; see `Client.set_log_level`. A

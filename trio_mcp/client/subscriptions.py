@@ -38,7 +38,7 @@ __all__ = [
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
-# Chosen: each one may be an open HTTP response stream.
+# An arbitrary limit, as each one may be an open HTTP response stream.
 MAX_LISTENS = 100
 # These bound the events that a server can make us keep for resources below a subscribed one. Beyond them, an event
 # counts as one for the subscribed resource itself.
@@ -47,9 +47,10 @@ MAX_PENDING = 1000
 LONGEST_URI = 8192
 
 ChangeHook: TypeAlias = Callable[[str, str | None], None]
-"""``(kind, uri)``: ``"tools"``, ``"prompts"`` or ``"resources"`` has changed, or the one resource of the URI.
+"""A function that is told of every change: ``(kind, uri)``.
 
-Called by the session's reader, so it must neither block nor raise.
+The kind is ``"tools"``, ``"prompts"`` or ``"resources"``. The URI is that of the one resource that has changed; None if
+the list of that kind has changed. The session's reader calls the function, so it must neither block nor raise.
 """
 
 
@@ -73,7 +74,7 @@ class ResourceUpdated:
     """The content of a resource has changed.
 
     Attributes:
-        uri: Its URI: a subscribed one, or one below it.
+        uri: The URI of the resource: a subscribed URI, or one below it.
     """
 
     uri: str
@@ -94,17 +95,17 @@ KINDS: Final[dict[type[ChangeEvent], str]] = {
     ResourcesListChanged: "resources",
     ResourceUpdated: "resources",
 }
-"""The kind of change that is passed to a `ChangeHook`."""
+"""The kind that is passed to a `ChangeHook`, for each class of event."""
 
 NOTICES = frozenset({*LIST_CHANGES, UPDATED, ACKNOWLEDGED})
 """The notifications that `Subscriptions.note` handles."""
 
 
 def read_change(notification: Notification) -> ChangeEvent:
-    """Return the event for a notification whose method is in `LIST_CHANGES`, or `UPDATED`.
+    """Return the event for a notification whose method is `UPDATED` or in `LIST_CHANGES`.
 
     Raises:
-        RemoteProtocolError: If it is malformed.
+        RemoteProtocolError: If the notification is malformed.
     """
     if notification.method != UPDATED:
         return LIST_CHANGES[notification.method]
@@ -125,14 +126,14 @@ class Feed:
     """One subscription: the filters that were requested and granted, and the events not taken yet.
 
     Args:
-        asked: The filter asked for.
+        asked: The requested filter.
 
     Attributes:
-        asked: The filter asked for.
-        honored: The part of it that the server has agreed to.
-        acknowledged: Whether the server has agreed.
+        asked: The requested filter.
+        honored: The part of that filter that the server has agreed to.
+        acknowledged: Whether the server has acknowledged the subscription.
         outgoing: The subscription's request, in the modern era: notifications carry that request's id.
-        resumed: Whether the subscription had ended and is opened again, so that everything may have changed.
+        resumed: Whether the subscription was opened again after it had ended, so that changes may have been missed.
     """
 
     def __init__(self, asked: SubscriptionFilter) -> None:
@@ -255,8 +256,8 @@ class Feed:
 class Subscription(AsyncIterator[ChangeEvent]):
     """The events of a `Client.listen` block: ``async for event in events``.
 
-    An event that is waiting to be taken is not queued again. However slow the loop is, it
-    gets at least one event after the last change of each list and each URI, and at most one event waits for each.
+    An event that is waiting to be taken is not queued again. However slow the loop is, it gets at least one event after
+    the last change of each list and each URI, and at most one event waits for each.
 
     The loop ends when the server ends the subscription. It raises `TransportError` (`SessionClosed`, `ProcessExited`)
     if the link is lost, `McpError` if the server responds with an error, and `RemoteProtocolError` if the server ends
@@ -330,11 +331,11 @@ class Subscriptions:
         finally:
             del self._held[feed]
             self._forget_request(feed)
-            # A loop that still runs in another task is woken, and told.
+            # A loop that is still running in another task is woken, and gets an error.
             feed.leave()
 
     def opened(self, feed: Feed, outgoing: OutgoingRequest) -> None:
-        """Attach the request of a subscription, to which notifications with its id then belong."""
+        """Attach its current request to a subscription, which then gets the notifications with that request's id."""
         assert isinstance(outgoing.request.id, int)
         self._forget_request(feed)  # a middleware may have sent an earlier request and tried again
         feed.opened(outgoing)
@@ -347,7 +348,7 @@ class Subscriptions:
             feed.outgoing = None
 
     def note(self, notification: Notification, *, modern: bool) -> None:
-        """Handle one of `NOTICES`, in the order of arrival.
+        """Handle a notification that is one of `NOTICES`. They must be passed in the order of their arrival.
 
         Raises:
             RemoteProtocolError: If the server must not send this notification.

@@ -1,4 +1,4 @@
-"""The targets of a `Client`, and how each becomes a link."""
+"""The targets that a `Client` can connect to, and how each becomes a link."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 
 # This equals the default `shutdown_grace` of a server process.
 SERVER_GRACE = 2.0
-"""Seconds that a server in memory has to finish, for example its lifespan, after its client has left."""
+"""Seconds that an in-memory server has to finish, for example to end its lifespan, after its client has left."""
 
 __all__ = [
     "HttpConnector",
@@ -51,18 +51,19 @@ class Servable(Protocol):
 
 SingleTarget: TypeAlias = str | StdioServerParameters | HttpServerParameters | Servable | LinkFactory
 Target: TypeAlias = SingleTarget | FailoverParameters | Sequence[SingleTarget]
-"""A string is the URL of a server; a list contains several ways to one server, the best first."""
+"""A server that a `Client` can connect to. A string is the URL of the server; a list has several ways to reach it, the
+best first."""
 
 SCHEMES = ("http://", "https://", "ws://", "wss://", "tcp://", "tls://", "unix:")
-"""The possible beginnings of a URL."""
+"""The prefixes with which the URL of a server may begin."""
 
 
 def link_factory(target: Target) -> LinkFactory:
     """Return the function that connects to a target.
 
     Raises:
-        TypeError: If it is not a target.
-        ValueError: If it is a URL with a scheme for which there is no transport.
+        TypeError: If ``target`` is not a valid target.
+        ValueError: If ``target`` is an invalid URL, or one with a scheme for which there is no transport.
     """
     if isinstance(target, (list, tuple)):
         target = FailoverParameters(target)
@@ -89,12 +90,13 @@ def link_factory(target: Target) -> LinkFactory:
 
 
 def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> Target:
-    """Return a target with an ``auth=``, unless it has its own; in a list, the targets with a URL get it.
+    """Return a target with ``auth=`` set, unless it has its own; in a list, each HTTP or WebSocket target gets it.
 
     Args:
         target: The target.
         auth: Signs in, and authorizes each request; None changes nothing.
-        optional: Whether a target that can't use ``auth``, or has other credentials, is returned as it is.
+        optional: Whether to return a target unchanged, instead of raising, if it can't use ``auth`` or has other
+            credentials.
 
     Raises:
         TypeError: If ``auth`` is not valid as an ``auth=``, or the target can't use it.
@@ -127,7 +129,7 @@ def _signed(target: Any, auth: Auth, optional: bool) -> Any:
 
 
 def auths_of(target: Target) -> list[Auth]:
-    """Return each ``auth=`` of a target, or of the ways in a list."""
+    """Return every ``auth=`` that is set on a target, or on the targets in a list."""
     ways = target.targets if isinstance(target, FailoverParameters) else target
     listed = ways if isinstance(ways, (list, tuple)) else [ways]
     parameters = [way.parameters if isinstance(way, HttpConnector) else way for way in listed]
@@ -155,12 +157,13 @@ def target_name(target: object) -> str:
 
 
 def failover_client(targets: Sequence[SingleTarget], **settings: Any) -> contextlib.AbstractAsyncContextManager[Link]:
-    """Connect to one server over several ways: the best that works carries the session; if it fails, the next one does.
+    """Connect to one server that can be reached in several ways: the best that works carries the session.
 
-    `Client` takes a list of targets, or `FailoverParameters`, and uses this; a session of your own can use it directly.
+    If it fails, the next one takes over. `Client` does all this itself if its target is a list or `FailoverParameters`;
+    call this function for a session of your own.
 
     Args:
-        targets: The ways, the best first: targets of a `Client`.
+        targets: The ways to reach the server, the best first: targets of a `Client`.
         settings: Other attributes of `FailoverParameters`.
 
     Raises:
@@ -180,9 +183,9 @@ def _by_url(url: str) -> LinkFactory:
         case "tcp" | "tls" | "unix" if separator:
             read_address(url)  # so that a wrong address is an error here, and not on connecting
             return lambda: _socket_client(url)
-    # A command gets here, and so does `localhost:8000/mcp`, whose host is in the place of a scheme.
+    # A command ends up here, and so does `localhost:8000/mcp`, in which the host stands where the scheme should be.
     if not rest.startswith("//"):
-        # FastMCP runs such a file; here the program names the interpreter.
+        # FastMCP would run a Python file itself; here the caller has to name the interpreter.
         program = f"sys.executable, [{url!r}]" if url.endswith(".py") else f"{url!r}, [arguments]"
         raise TypeError(
             f"{url!r} is not a URL: a URL begins with one of {', '.join(SCHEMES)}."
@@ -211,7 +214,7 @@ def _socket_client(url: str) -> contextlib.AbstractAsyncContextManager[Link]:
 # This is a class, because a client's negotiation needs `is_legacy`, which only this transport can know.
 @attrs.frozen
 class HttpConnector:
-    """Connects to a server that has a URL."""
+    """Connects to a server over Streamable HTTP or HTTP+SSE."""
 
     parameters: HttpServerParameters
 

@@ -1,4 +1,4 @@
-"""The results of tools: with short cuts, and checked against the output schemas that the server lists."""
+"""Tool results, with shortcuts to their value and text, and their checks against the output schemas of the server."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ _WORDS_WITH_NAME = (
 _BEFORE = r"((mcp )?error( -\d+)?: |error (calling|executing) tool NAME: )?"
 
 LONGEST_REFUSAL = 1000
-"""The longest text, in characters, that is searched for such words. Chosen: these texts are short."""
+"""The longest text, in characters, that is searched for words like "unknown tool". Chosen: such texts are short."""
 
 LONGEST_LISTING = 2.0
-"""Seconds that listing the tools may take only to suggest a name. Chosen: a refused call should not wait for long."""
+"""Seconds that listing the tools may take when it is only done to suggest a name. Chosen: a refused call should not
+wait for long."""
 
 
 def _says_unknown(text: str, name: str, *, alone: bool = False) -> bool:
-    """Return whether a text says that its server has no tool of a name; with ``alone``, that and hardly more."""
+    """Return whether a text says that there is no tool with this name; with ``alone``, whether it says nothing else."""
     if len(text) > LONGEST_REFUSAL:
         return False
     quoted = f"[\"'`]?{re.escape(name[:LONGEST_REFUSAL])}[\"'`]?"
@@ -65,23 +66,23 @@ def _says_unknown(text: str, name: str, *, alone: bool = False) -> bool:
 
 
 class ToolResult(CallToolResult, Generic[DataT]):
-    """The result of `Client.call_tool`: ``content``, ``structured_content``, ``is_error``, and two short cuts.
+    """The result of `Client.call_tool`: ``content``, ``structured_content``, ``is_error``, and two shortcuts.
 
-    ``ToolResult[Model]`` is the type of one that was called with ``result_type=Model``.
+    ``ToolResult[Model]`` is the type of the result of a call with ``result_type=Model``.
     """
 
-    # It is always a bool, so that it can be compared. Null is not allowed, but can only mean False.
+    # This is always a bool, so that it can be compared. A server must not send null, but null can only mean False.
     is_error: Annotated[bool, BeforeValidator(lambda value: False if value is None else value)] = False
 
     @property
     def data(self) -> DataT:
         """The tool's return value, as an instance of the ``result_type``.
 
-        Without one: the structured content, unwrapped; None if the result has none. A tool whose value is not an object
-        has it wrapped as ``{"result": value}``; an object with that one key counts as such a wrapper.
+        Without a ``result_type``, it is the structured content, unwrapped, or None if the result has none. Servers wrap
+        a value that is not an object as ``{"result": value}``; any object with only that key counts as a wrapper.
 
         Raises:
-            ToolError: If the tool failed, with its text; only with a ``result_type``.
+            ToolError: If a tool that was called with a ``result_type`` failed. It has the text of the result.
         """
         data: DataT = _unwrapped(self.structured_content)
         return data
@@ -109,10 +110,10 @@ class _TypedResult(ToolResult[DataT]):
 
 
 def typed(result: dict[str, Any], name: str, adapter: TypeAdapter[DataT]) -> ToolResult[DataT]:
-    """Read the result of a tool with its type.
+    """Return the result of a tool call, with its value validated as the caller's ``result_type``.
 
     Raises:
-        RemoteProtocolError: If it does not fit.
+        RemoteProtocolError: If the value does not fit the type.
     """
     answer = as_result(result, _TypedResult[DataT], "tools/call")
     return answer if answer.is_error else answer.take(_read(answer, name, adapter))
@@ -124,10 +125,10 @@ def _unwrapped(content: Any) -> Any:
 
 
 def adapter_of(result_type: Any) -> TypeAdapter[Any]:
-    """Return what validates a ``result_type``.
+    """Return the pydantic adapter that validates values of a ``result_type``.
 
     Raises:
-        TypeError: If it is not a type that pydantic can validate.
+        TypeError: If ``result_type`` is not a type that pydantic can validate.
     """
     try:
         adapter = _adapter(result_type) if _is_hashable(result_type) else _adapter.__wrapped__(result_type)
@@ -158,12 +159,12 @@ def _is_hashable(value: object) -> bool:
 
 
 def _read(answer: ToolResult, name: str, adapter: TypeAdapter[Any]) -> Any:
-    """Return what a tool returned, validated."""
+    """Return the value that a tool returned, validated by the adapter."""
     structured = "structured_content" in answer.model_fields_set
     if structured:
         whole = answer.structured_content
         inner = _unwrapped(whole)
-        # As in `ToolResult.data`, the content of a wrapper comes first, unless the type has a field of that name.
+        # As in `ToolResult.data`, the content of a wrapper comes first, unless the type has a field named `result`.
         forms = [whole] if inner is whole else [whole, inner] if _has_result(adapter) else [inner, whole]
         candidates = [to_json(form) for form in forms]
     else:
@@ -187,7 +188,7 @@ def _read(answer: ToolResult, name: str, adapter: TypeAdapter[Any]) -> Any:
 
 @functools.lru_cache(maxsize=128)
 def _has_result(adapter: TypeAdapter[Any]) -> bool:
-    """Return whether a type is an object with a field ``result``."""
+    """Return whether the type of an adapter is an object with a field named ``result``."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about defaults that are not JSON, which do not matter here
@@ -209,7 +210,7 @@ class OutputSchemas:
     """The output schema of each tool that has been listed, compiled on first use.
 
     Args:
-        list_tools: Iterates over the server's tools; each page must be passed to `learn` on the way.
+        list_tools: Iterates over the server's tools, and passes each page to `learn` on the way.
     """
 
     def __init__(self, list_tools: Callable[[], AsyncIterator[Tool]]) -> None:
@@ -224,7 +225,7 @@ class OutputSchemas:
         return len(self._schemas)
 
     def learn(self, page: ListToolsResult, cursor: str | None) -> None:
-        """Remember the output schemas of a page of tools, which was asked for with a cursor."""
+        """Remember the output schemas on a page of the tool list; ``cursor`` is the one that it was requested with."""
         for tool in page.tools:
             known = self._schemas.get(tool.name)
             # An unchanged schema keeps its compiled validator.
@@ -237,7 +238,7 @@ class OutputSchemas:
             self._all_known = True
 
     def changed(self, kind: str, uri: str | None) -> None:
-        """Forget the schemas if the server announces a change of its tools."""
+        """Forget the schemas if the server announces a change to its tools."""
         if kind == "tools":
             # All of them are forgotten: the notification does not say which tool has changed.
             self._schemas.clear()
@@ -249,7 +250,7 @@ class OutputSchemas:
         If they can't be listed, the content is not checked.
 
         Raises:
-            RemoteProtocolError: If it breaks the schema, or the schema can't be used.
+            RemoteProtocolError: If the content breaks the schema, or the schema can't be used.
         """
         known = self._schemas.get(name)
         if known is None and not self._all_known:
@@ -280,7 +281,7 @@ class OutputSchemas:
             raise RemoteProtocolError(f"the result of the tool {name!r} breaks its own output schema: {problem}")
 
     async def refusal(self, name: str, error: McpError) -> McpError:
-        """Return an `UnknownTool` for an error that says that the server has no such tool; any other error as it is."""
+        """Return an `UnknownTool` if an error says that the server has no such tool; otherwise the error itself."""
         if not _says_unknown(error.message, name):
             return error
         unknown = UnknownTool(name, await self._similar(name) or (), error.message, error.data)
@@ -288,10 +289,10 @@ class OutputSchemas:
         return unknown
 
     async def check_failure(self, name: str, text: str) -> None:
-        """Raise an `UnknownTool` for a result with ``isError`` that says so, if the tool is not listed either.
+        """Raise `UnknownTool` if a failed result says that there is no such tool, and the server does not list it.
 
-        Unknown tools are protocol errors in every revision (`server/tools`, Error Handling), but several SDKs send a
-        result.
+        Unknown tools are protocol errors in every revision (`server/tools`, Error Handling), but several SDKs report
+        them in a result with ``isError``.
 
         Raises:
             UnknownTool: If the server has no such tool.
@@ -303,7 +304,7 @@ class OutputSchemas:
             raise UnknownTool(name, similar, text)
 
     async def _similar(self, name: str) -> tuple[str, ...] | None:
-        """Return the tools with similar names; list the tools if they are unknown. None if they can't be listed."""
+        """Return the tool names that resemble a name, listing the tools if need be; None if they can't be listed."""
         with trio.move_on_after(LONGEST_LISTING) as scope:
             try:
                 if not self._all_known:
@@ -318,7 +319,7 @@ class OutputSchemas:
         async with self._learning:
             if self._all_known:  # learned while waiting for the lock
                 return
-            # This is so even after a refusal: a server that lists nothing is not asked again for each result.
+            # An error response counts as an empty list: a server that lists nothing is not asked again for each result.
             with contextlib.suppress(McpError):
                 async for _ in self._list_tools():
                     pass

@@ -1,6 +1,6 @@
-"""The conformance kit: it checks any MCP server or client by the rules of the specification.
+"""The conformance kit: it checks any MCP server or client against the rules of the specification.
 
-It needs Hypothesis, and is imported on first use; the extra for it is ``trio-mcp[testing]``.
+It needs Hypothesis, which the extra ``trio-mcp[testing]`` installs; its modules are imported on first use.
 """
 
 from typing import TYPE_CHECKING

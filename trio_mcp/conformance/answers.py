@@ -1,4 +1,4 @@
-"""The kit's responses to the requests of a server: valid ones, and wrong ones."""
+"""The kit's responses, valid and wrong ones, to requests from a server."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ROOT: Final = "file:///kit"
 
 
 def capabilities_of(revision: str) -> dict[str, Any]:
-    """Return the capabilities that the kit declares as a client, by default."""
+    """Return the client capabilities that the kit declares by default in a revision."""
     declared: dict[str, Any] = {"roots": {}, "sampling": {}}
     # The modern era has no notice that the roots have changed, and so no capability for it.
     if revision not in MODERN_REVISIONS:
         declared["roots"] = {"listChanged": True}
-    # Elicitation came with 2025-06-18, its modes with 2025-11-25 (`client/elicitation`, Capabilities). If an earlier
-    # revision declared them, a server might rely on something that its revision lacks.
+    # Elicitation came with 2025-06-18, its modes with 2025-11-25 (`client/elicitation`, Capabilities). If the kit
+    # declared them in an earlier revision, a server might rely on something that its revision lacks.
     if at_least(revision, "2025-11-25"):
         declared["elicitation"] = {"form": {}, "url": {}}
     elif at_least(revision, "2025-06-18"):
@@ -45,7 +45,7 @@ def response_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) ->
 
 
 def answer_to(question: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a valid answer to a question; None if the protocol has no such question."""
+    """Return a valid result for a server's request to the client; None if the protocol has no such request."""
     params = object_of(question.get("params"))
     match question.get("method"):
         case "ping":
@@ -71,7 +71,7 @@ def answer_to(question: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def wrong_answer_to(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer that does not fit the question."""
+    """Return a result that is invalid for a server's request to the client."""
     if question.get("method") == "elicitation/create":
         return {"action": "perhaps", "content": [None]}
     # This object is wrong for both roots and sampling: each member has a type that neither of them allows.

@@ -16,7 +16,7 @@ from trio_mcp.conformance.rules.catalogue import RULES
 __all__ = ["baseline_text", "read_baseline"]
 
 MAX_SIZE: Final = 1024 * 1024
-"""Bytes. Chosen: even a baseline with a line for every rule is far smaller."""
+"""The largest size of a baseline file, in bytes. Chosen: even one with a line for every rule is far smaller."""
 
 _LINE = re.compile(r"(?P<rule>[\w-]+)\s*:(\s+(?P<reason>.*))?")
 
@@ -25,8 +25,8 @@ def read_baseline(path: str | Path) -> dict[str, str]:
     """Read a baseline; return the reason for each rule.
 
     Raises:
-        ValueError: If the file can't be read, is too large or not UTF-8, has a malformed line, or names a rule twice,
-            or names a rule that does not exist.
+        ValueError: If the file can't be read, is too large or not UTF-8, has a malformed line, or names a rule twice
+            or one that does not exist.
     """
     try:
         with open(path, "rb") as file:
@@ -73,6 +73,6 @@ def _unquoted(text: str) -> str:
 
 
 def baseline_text(broken: Iterable[tuple[str, str]]) -> str:
-    """Return the text of a baseline that lists these pairs of a rule and its reason."""
+    """Return the text of a baseline, given the broken rules, each with its reason."""
     # Reasons are quoted because YAML could read an unquoted one as something other than a string.
     return "".join(f"{rule}: '{' '.join(reason.split()).replace(chr(39), '`')}'\n" for rule, reason in broken)

@@ -47,12 +47,12 @@ __all__ = ["ClientTarget", "StreamClient", "check_client", "preview_client"]
 
 @attrs.frozen
 class StreamClient:
-    """A client in memory that writes its own bytes.
+    """An in-memory client that reads and writes the bytes on its connections itself.
 
     Attributes:
         run: Runs the client, given a function that opens a connection to the server.
-        transport: The transport that it uses: ``memory`` for lines, ``http`` for Streamable HTTP.
-        name: Its name in the report.
+        transport: The transport that the client uses: ``memory`` for a message per line, ``http`` for Streamable HTTP.
+        name: The client's name in the report.
     """
 
     run: Callable[[Callable[[], Awaitable[trio.abc.Stream]]], Awaitable[object]]
@@ -68,20 +68,20 @@ NEWEST: Final = (LATEST_LEGACY, LATEST_MODERN)
 """The revisions that the servers speak by default."""
 
 BULK: Final = 50
-"""Scripts drawn at once (chosen: smaller batches cost more for each script, and larger ones would block a program's
-other tasks for longer)."""
+"""How many scripts are drawn at once (chosen: smaller batches cost more for each script, and larger ones would block a
+program's other tasks for longer)."""
 SHRINKING: Final = 60
-"""How often a client is run, at most, to find a simpler script that shows a fault (chosen)."""
+"""How often a client is run, at most, to find a simpler script that shows a fault (arbitrary)."""
 SHRINKING_TIME: Final = 20.0
-"""Seconds that this search may take (chosen)."""
+"""Seconds that the search for a simpler script may take (arbitrary)."""
 REPEATS: Final = 5
-"""How often the simplest script is run again, to say how reliably it shows the fault (chosen)."""
+"""How often the simplest script is run again, to say how reliably it shows the fault (arbitrary)."""
 GRACE: Final = 1.0
-"""Seconds that a client, or the processes that it has left behind, get to exit before they are terminated (chosen)."""
+"""Seconds that a client, and any processes it has left behind, have to exit before they are terminated (arbitrary)."""
 OVERTIME: Final = 5.0
-"""Seconds for which a client may still run when the time of the check is up (chosen)."""
+"""Seconds for which a client may keep running after the time of the check is up (arbitrary)."""
 LAST_WORDS: Final = 500
-"""Bytes that are kept from the end of a client's standard error, whose last line is quoted if it fails (chosen)."""
+"""How many bytes from the end of a client's standard error are kept, to quote the last line if it fails (arbitrary)."""
 
 
 @attrs.define
@@ -89,7 +89,7 @@ class _Run:
     """The result of running a client once against a generated server.
 
     Attributes:
-        events: The traffic.
+        events: The recorded traffic.
         ended: Whether the client ended by itself in time.
         cut: Whether the client was cut short because the check was stopped or its time was up.
         seconds: How long the client ran.
@@ -176,7 +176,7 @@ def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamCli
 
 
 class _Check:
-    """The state of a check."""
+    """The state and the findings of one check of a client."""
 
     def __init__(self, client: Sequence[str] | StreamClient, given: ClientCheckOptions) -> None:
         self.examples = self.requests = self.hung = 0
@@ -199,11 +199,11 @@ class _Check:
 
     @property
     def seconds(self) -> float:
-        """How long the check has been running."""
+        """How long the check has been running, in seconds."""
         return trio.current_time() - self._began
 
     def scripts(self, revision: str) -> Iterator[Script]:
-        """Yield an endless series of scripts for a revision; the first one is plain."""
+        """Yield an endless series of scripts for servers in a revision; the first server behaves plainly."""
         seed = self._given["seed"]
         # The first script is plain, so that a command that can't connect at all is not confused with a client that
         # rejects an odd server: other scripts may respond with a version that does not exist.
@@ -217,7 +217,7 @@ class _Check:
             yield from drawn
 
     async def example(self, number: int, script: Script) -> None:
-        """Run the client against a server, and judge their traffic."""
+        """Run the client against a server that follows a script, and judge their traffic."""
         run = await self._play(script)
         if run.cut:
             # The example is not judged, because the client would be blamed for the check's lack of time. If an earlier
@@ -390,7 +390,7 @@ class _Check:
     # --- the report ---------------------------------------------------------------------------------------------------
 
     def report(self, ended: Ended) -> CheckReport:
-        """Return the report on everything that was found."""
+        """Return the report on what the check has found."""
         outcomes = []
         for rule in self._rules:
             occasions, failure = self._occasions[rule.id], self.failures.get(rule.id)
@@ -432,7 +432,7 @@ async def _drain(stream: trio.abc.ReceiveStream, last: bytearray) -> None:
 
 
 def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Event]:
-    """Return the events that a verdict needs: with them alone, the same event breaks the rule with the same problem.
+    """Return the events that a verdict depends on: with these alone, the same event breaks the rule in the same way.
 
     The kit can't make a client do less, as it can a server, but it can show less of what the client did.
     """

@@ -1,4 +1,4 @@
-"""`check_server`: drives a server with plans, judges what happens by every rule, and shrinks each failure."""
+"""`check_server`: drives a server with plans, judges what happens against every rule, and shrinks each failure."""
 
 from __future__ import annotations
 
@@ -41,63 +41,66 @@ from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS
 __all__ = ["Check", "check_server", "preview_server"]
 
 CHUNK: Final = 10
-"""The most examples that are judged at once (chosen)."""
+"""The most examples that are judged at once (arbitrary)."""
 
 PATIENCE: Final = 4
-"""How many times the deadline an example may take, plus 30 seconds, before its connection is given up (chosen)."""
+"""An example may take this many times the deadline, plus 30 seconds, before its connection is given up (arbitrary)."""
 
 PLAIN: Final = (Ask, AwaitResponses, NextPage)
 PROBES: Final = 10
-"""Only one example in this many ends with a probe if it has only plain steps: its responses have shown that the target
-is alive."""
+"""Of the examples with only plain steps, one in this many ends with a probe: their own responses already show that the
+target is alive."""
 
 MOST_DEAD: Final = 3
 """The check ends after this many examples in a row that the target did not survive, or after this many floods
-(chosen)."""
+(arbitrary)."""
 
 MEETING: Final = 5.0
-"""Seconds that a target has at least for its handshake and its lists, however short the check is (chosen)."""
+"""The least time, in seconds, that a target has for its handshake and lists, however short the check (arbitrary)."""
 
 UNCOUNTED: Final = 3.0
-"""How many seconds of the handshake and the lists, at most, don't count towards the time of the check (chosen)."""
+"""The most seconds of the handshake and the lists that don't count towards the check's time (arbitrary)."""
 
 OVERTIME: Final = 3.6
-"""Seconds after its time is up at which a check is cut short, whatever it is doing. By then it has waited for open
+"""How many seconds after its time is up a check is cut short, whatever it is doing. By then it has waited for open
 requests and for a last probe. Chosen: even with the start of the program and the shutdown of the target, a check takes
 at most ten seconds longer than its time."""
 
 MOST_EVENTS: Final = 5_000
-"""The number of events waiting to be judged at which a chunk ends early (chosen)."""
+"""If this many events are waiting to be judged, they are judged before `CHUNK` examples have run (arbitrary)."""
 
 LIFE: Final = 500
-"""The most examples that run over one connection (chosen: a server may remember more and more of it)."""
+"""The most examples that run over one connection (chosen: a server may keep ever more state for a connection)."""
 
 SHRINKING: Final = 20.0
-"""Seconds for which a failure may be shrunk (chosen); less if the time of the check is short."""
+"""Seconds for which a failure may be shrunk (arbitrary); less if the time of the check is short."""
 
 QUIET, QUIET_VIRTUAL = 0.05, 1.5
-"""Seconds after an example in which late messages may still come. On a virtual clock they cost nothing (chosen)."""
+"""Seconds to wait for late messages after an example, on a real clock and on a virtual one, where waiting costs nothing
+(arbitrary)."""
 
 WARM: Final = 50
-"""Examples after which a process counts as warm, and between two measurements of its resources (chosen)."""
+"""The number of examples after which a process counts as warm and its resources are first measured, and then between
+any two measurements (arbitrary)."""
 
 PAUSE: Final = 20
-"""The longest that a pause may last, as a multiple of the latency (chosen)."""
+"""The longest pause within a plan, as a multiple of the target's latency (arbitrary)."""
 
 LONG: Final = 0.1
+"""Seconds above which a response counts as slow (arbitrary)."""
+
 SPENT: Final = 0.02
-"""Seconds above which a response counts as slow, and the share of the check's time that the slow calls of one tool,
-resource or prompt may take (chosen)."""
+"""The share of the check's time that the slow calls of one tool, resource or prompt may take (arbitrary)."""
 
 SLOWER: Final = 5.0
-"""A target is reported if it becomes this many times slower than it was at the beginning (chosen)."""
+"""A target is reported if it becomes this many times slower than it was at the beginning (arbitrary)."""
 
 
 class Check:
     """A check of a server; `report` can be called at any time.
 
     Args:
-        open_wire: Opens a connection.
+        open_wire: Opens a connection to the target.
         name: The name of the target.
         options: The options of `check_server`.
         moves: The moves to make; by default those that the rules name, or all if no rules are given.
@@ -142,7 +145,7 @@ class Check:
         Raises:
             TransportError: If the target can't be reached, or does not respond properly to the handshake or to the
                 requests for its lists.
-            NegotiationError: If the target speaks none of the revisions, or not one that was asked for.
+            NegotiationError: If the target speaks no revision that the kit knows, or lacks one that was asked for.
         """
         # The limit is on real time: on a virtual clock the waits cost nothing.
         begun = math.inf if is_virtual() else trio.current_time()
@@ -169,11 +172,11 @@ class Check:
             )
 
     async def _met(self) -> list[Facts]:
-        """Return the facts about the target, for each revision in which to check it.
+        """Return the facts about the target in each revision that the check will use.
 
         Raises:
             TransportError: If the target can't be reached, or does not respond as it must.
-            NegotiationError: If the target speaks none of the revisions, or not one that was asked for.
+            NegotiationError: If the target speaks no revision that the kit knows, or lacks one that was asked for.
         """
         options, wanted = self._options, self._options["revisions"]
 
@@ -214,7 +217,7 @@ class Check:
         return found
 
     async def preview(self) -> Preview:
-        """Return what the check would do."""
+        """Return what the check would do, after only the handshakes and the list requests."""
         facts = await self._met()
         return Preview(
             tuple(facts),
@@ -251,7 +254,7 @@ class Check:
         return 0 < len(self._rules) == len(self._failures)
 
     async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
-        """Check a revision, over one connection after another."""
+        """Check the target in one revision, over one connection after another."""
         # A call that was slow in one revision most likely runs the same code in the next.
         for method, name in self._slow:
             facts = facts.without(method, name)
@@ -285,7 +288,7 @@ class Check:
                 return
 
     async def _live(self, facts: Facts, examples: int, until: float) -> tuple[Facts, bool]:
-        """Run examples over one connection; return the facts as known now, and whether there are more plans."""
+        """Run examples over one connection; return the facts as then known, and whether more plans remain."""
         more = True
         began = clock.perf_counter()
         async with self._connected(facts.revision) as runner:
@@ -330,7 +333,7 @@ class Check:
         return facts, more
 
     def _measure(self, life: _Life) -> None:
-        """Measure from time to time the resources that the target's process uses."""
+        """Measure the resources that the target's process uses, once in every `WARM` examples."""
         count = len(life.plans)
         pid = getattr(life.runner.talks[0].wire, "pid", None)
         if pid is not None and count % WARM == 0 and (usage := usage_of(pid)) is not None:
@@ -340,7 +343,7 @@ class Check:
             self._usage = life.usage, usage
 
     def _without_slow(self, facts: Facts, runner: PlanRunner) -> Facts:
-        """Return the facts without what has turned out to be slow, which would take up all the time."""
+        """Return the facts without the tools, resources and prompts that are too slow to be used again."""
         late = dict.fromkeys(runner.slow, f"took longer than {self._terms.patience:g} s")
         runner.slow.clear()
         # The times of slow responses are added up for each call, which is left out only once it has cost a notable part
@@ -463,7 +466,7 @@ class Check:
         return list(broken.values())
 
     def _look_for_death(self, events: Sequence[Event], life: _Life) -> None:
-        """Record whether the target has ended by itself or floods: neither is forbidden, but it is not well then."""
+        """Note if the target has ended by itself or floods its client: no rule forbids it, but it shows a problem."""
         if any(event.facts.get("what") == "flood" for event in events):
             self._floods += 1
         main = life.runner.talks[0].wire
@@ -624,7 +627,7 @@ class _Life:
 
 
 def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
-    """Return a failure as it was seen, with the whole history."""
+    """Return a failure as it was first seen, before any shrinking, with the whole history of its connection."""
     example = found.examples[0] if found.examples else -1
     plan = next((plan for number, plan in life.plans if number == example), ())
     # The whole history is kept: the verdict may refer to events before this example.
@@ -634,15 +637,15 @@ def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
 
 
 async def check_server(target: Target | WireTarget, **options: Unpack[ServerCheckOptions]) -> CheckReport:
-    """Check a server: send it what a client may send and what it must not, and judge everything that happens.
+    """Check a server: send it what a client may send and what a client must not send, and judge all that happens.
 
     Args:
-        target: A target of a `Client` with one way to the server, or a `WireTarget`.
+        target: A single target of a `Client` (not a list), or a `WireTarget`.
         options: See `CheckOptions` and `ServerCheckOptions`.
 
     Raises:
         TransportError: If the target can't be reached, or does not respond to the handshake as it must.
-        NegotiationError: If the target speaks none of the revisions, or not one that was asked for.
+        NegotiationError: If the target speaks no revision that the kit knows, or lacks one that was asked for.
         ValueError: If a rule, a revision or a tool is unknown.
         TypeError: If an option is unknown.
     """
@@ -664,7 +667,7 @@ async def _cancel_at(stop: trio.Event, scope: trio.CancelScope) -> None:
 
 
 async def preview_server(target: Target | WireTarget, **options: Unpack[ServerCheckOptions]) -> Preview:
-    """Return what `check_server` would do with the same arguments; only handshakes are made and lists requested.
+    """Return what `check_server` would do with the same arguments, after only the handshakes and the list requests.
 
     Raises:
         TransportError, NegotiationError, ValueError, TypeError: As in `check_server`.

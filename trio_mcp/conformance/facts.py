@@ -1,4 +1,4 @@
-"""The facts about a target: the capabilities that it declared, and its lists."""
+"""The facts about a target: the capabilities that it declared, and the tools, resources and prompts that it lists."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 __all__ = ["Facts", "discover"]
 
 MOST_PAGES: Final = 20
-"""The most pages of a list that are requested (chosen)."""
+"""The most pages of a list that are requested (arbitrary)."""
 
 MOST_ITEMS: Final = 500
-"""The number of tools, resources and so on after which no further page is requested (chosen)."""
+"""The number of tools, resources and so on after which no further page is requested (arbitrary)."""
 
 Definitions = Mapping[str, Mapping[str, Any]]
 
 
 @attrs.frozen
 class Facts:
-    """The facts about a server, in one revision.
+    """The known facts about a server in one revision.
 
     Attributes:
-        revision: The revision that is spoken.
+        revision: The revision that the facts are about.
         transport: The name of the transport, as in `Wire`.
-        server_info: Its name and version.
-        instructions: Its instructions.
+        server_info: The server's name and version.
+        instructions: The server's instructions.
         capabilities: The capabilities that it declared.
         tools: Its tools as it lists them, by name.
         resources: Its resources, by URI.
@@ -64,7 +64,7 @@ class Facts:
     slow_tools: tuple[str, ...] = ()
 
     def without(self, method: str, name: str) -> Facts:
-        """Return the facts without a tool, resource or prompt that is too slow to be asked for again and again."""
+        """Return the facts without a tool, resource or prompt that is too slow to be used repeatedly."""
 
         def rest(definitions: Definitions) -> Definitions:
             return {key: value for key, value in definitions.items() if key != name}
@@ -83,7 +83,7 @@ class Facts:
 
     @property
     def modern(self) -> bool:
-        """Whether the revision is one of the modern era."""
+        """Whether the revision belongs to the modern era."""
         return self.revision in MODERN_REVISIONS
 
     def declares(self, path: str) -> bool:
@@ -91,13 +91,14 @@ class Facts:
         return declares(self.capabilities, path)
 
     def lacks(self, need: str) -> str:
-        """Return why a need of a move is not met; an empty string if it is met.
+        """Return why the server does not meet a need of a move; an empty string if it does.
 
-        A need is ``capability:`` and a path, ``transport:`` and names separated by bars, or the name of an attribute
-        that must not be empty (``tools``, ``callable_tools``, ``resources``, ``templates``, ``prompts``, ``paged``).
+        A need is ``capability:`` followed by a path, ``transport:`` followed by names separated by ``|``, or the name
+        of an attribute that must not be empty (``tools``, ``callable_tools``, ``resources``, ``templates``,
+        ``prompts``, ``paged``).
 
         Raises:
-            ValueError: If there is no such need.
+            ValueError: If ``need`` has none of these forms.
         """
         kind, _, name = need.partition(":")
         if kind == "capability":
@@ -123,7 +124,7 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
     """Ask a server what it offers, after the handshake.
 
     Args:
-        runner: The connection.
+        runner: Has a connection to the server, with the handshake done.
         allow_writes: Whether every tool may be called, not only those that are annotated as read-only.
         tools: The names of further tools that may be called.
 
@@ -167,7 +168,7 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
 
 
 async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str, Any], int, str]:
-    """Return the items of a list by name, how many pages it has, and what went wrong."""
+    """Request a list; return its items by name or URI, how many pages were read, and what went wrong."""
     field, key = LISTS[method]
     found: dict[str, Any] = {}
     cursor, cursors = None, set()
@@ -190,7 +191,9 @@ async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str
         if cursor is None:
             return found, page, ""
         # A cursor that has come before would lead in a circle up to the limit on pages.
-        if not isinstance(cursor, str) or cursor in cursors:
+        if not isinstance(cursor, str):
+            return found, page, f"{method} gives a cursor that is not a string: its further pages are not used"
+        if cursor in cursors:
             return found, page, f"{method} gives the cursor {cursor!r} again and again: its further pages are not used"
         cursors.add(cursor)
         if len(found) > MOST_ITEMS:

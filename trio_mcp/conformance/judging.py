@@ -1,4 +1,4 @@
-"""Judges what happens on a connection, a few examples at a time, together with the earlier events they refer to."""
+"""Judges what happens on a connection, a few examples at a time, with the earlier events to which they refer."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ["Found", "Judging", "first_broken"]
 STANDING: Final = frozenset(
     {"resources/subscribe", "resources/unsubscribe", "logging/setLevel", "subscriptions/listen"}
 )
-"""Requests with a lasting effect: everything that comes later is judged together with them."""
+"""The methods of requests with a lasting effect: everything that comes later is judged together with them."""
 
 MOST_STANDING: Final = 100
 MOST_KEPT: Final = 20_000
-"""The most requests that are remembered for late messages (chosen)."""
+"""The most requests that are remembered for late messages (arbitrary)."""
 
 MOST_NAMELESS: Final = 20
-"""The most texts and malformed messages that are remembered because a late error without an id may be about one
-(chosen)."""
+"""The most invalid texts and messages that are remembered, because a late error without an id may be about one of them
+(arbitrary)."""
 
 
 @attrs.frozen
 class Found:
-    """A verdict.
+    """A verdict of a rule, and what led to it.
 
     Attributes:
-        rule: The rule.
-        verdict: The verdict.
-        examples: The numbers of the examples that may be its cause, the likeliest first.
+        rule: The rule that was judged.
+        verdict: The verdict on the rule.
+        examples: The numbers of the examples that may have caused the verdict, the likeliest first.
         history: The events that were judged.
     """
 
@@ -50,20 +50,20 @@ class Found:
 
 @attrs.define
 class _Kept:
-    """The events about a request, or those of an HTTP exchange."""
+    """The recorded events about a request, or those of an HTTP exchange."""
 
     example: int
     events: list[tuple[int, Event]] = attrs.Factory(list)
 
 
 class Judging:
-    """Judges the events of one life of a target: a main connection, and those that examples open beside it.
+    """Judges the events on a main connection to a target, and on those that examples open beside it.
 
-    Each event is judged once, however long the life is. Of the earlier events, the rules see those that it refers to,
-    and those with a lasting effect.
+    Each event is judged once, however long the connection lasts. Of the earlier events, the rules see those that it
+    refers to, and those with a lasting effect.
 
     Args:
-        rules: The rules.
+        rules: The rules to judge by.
         prologue: The events of the handshake and the listing.
 
     Attributes:
@@ -90,7 +90,7 @@ class Judging:
         return len(self._standing) > MOST_STANDING
 
     def judge(self, events: Sequence[Event]) -> Iterator[Found]:
-        """Yield the verdicts on the events that came since the last call."""
+        """Yield the verdicts on new events, those that were recorded since the last call."""
         before = self._before(events)
         # Events are compared by identity, here and below: two equal events are still two events.
         known = {id(event) for event in self._prologue}
@@ -142,7 +142,7 @@ class Judging:
         return [numbered[number] for number in sorted(numbered)]
 
     def _causes(self, event: Event) -> list[int]:
-        """Return the examples of the requests that an event is about."""
+        """Return the numbers of the examples that sent the requests an event is about."""
         return [kept.example for key in _keys(event) if (kept := self._kept.get(key)) is not None]
 
     def _keep(self, event: Event) -> None:
@@ -174,7 +174,7 @@ class Judging:
                     self._standing.append(kept)
 
     def _settle_nameless(self, connection: int, request_id: Any) -> None:
-        """Forget the texts that a response deals with: the oldest if it has no id, or all sent before its request."""
+        """Forget the invalid texts that a response settles: the oldest if it has no id, else all before its request."""
         # Each connection has an order of its own.
         open_here = [pair for pair in self._nameless if pair[1].connection == connection]
         if request_id is None:
@@ -191,7 +191,7 @@ def _is_proper(message: Any) -> bool:
 
 
 def first_broken(rule: Rule, events: Sequence[Event], since: int = 0) -> Verdict | None:
-    """Return the first verdict with which a transcript breaks a rule, if any."""
+    """Return the first verdict that says that a transcript breaks a rule, or None."""
     verdicts = judge(History(events, since=since), [rule])
     return next((verdict for _, verdict in verdicts if verdict.problem is not None), None)
 

@@ -1,4 +1,4 @@
-"""Access to JSON that a peer has sent: it may be malformed, and any member may be missing or have the wrong type."""
+"""Safe access to JSON that a peer has sent, where any member may be missing or have the wrong type."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def member_of(value: Any, *path: str) -> Any:
     """Return a member of a JSON value, at any depth.
 
     Args:
-        value: The value.
-        path: The names of the members that lead to it, the outermost first.
+        value: The JSON value.
+        path: The names of the members along the way, the outermost first.
 
     Returns:
         The member, or None where an object or a member on the way is missing.
@@ -41,11 +41,11 @@ def member_of(value: Any, *path: str) -> Any:
 
 
 def items_of(value: Any, *path: str) -> list[Any]:
-    """Return a JSON value, or a member of it, if it is an array, and an empty list otherwise."""
+    """Return a JSON value, or the member of it at a path, if that is an array, and an empty list otherwise."""
     found = member_of(value, *path)
     return found if isinstance(found, list) else []
 
 
 def objects_of(value: Any, *path: str) -> list[dict[str, Any]]:
-    """Return the objects in an array, which is found as in `items_of`; its other items are left out."""
+    """Return the objects in an array that is found as in `items_of`; its other items are left out."""
     return [each for each in items_of(value, *path) if isinstance(each, dict)]

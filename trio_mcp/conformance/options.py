@@ -41,7 +41,7 @@ class CheckOptions(TypedDict, total=False):
         rules: The rules to check: ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or
             rules of your own; by default every rule for this side.
         time: Seconds after which nothing new begins. An example that is running then gets a few seconds more.
-        seed: Decides everything that is random.
+        seed: Determines everything that is random.
         baseline: The ids of rules that are known to be broken: their failures are not shrunk.
         deadline: Seconds that the target may take for a response.
         on_progress: Called with the progress after each example.
@@ -63,9 +63,9 @@ class ServerCheckOptions(CheckOptions, total=False):
 
     Attributes:
         examples: How many plans are run.
-        rate: Requests a second, at most.
+        rate: The most requests to send per second.
         max_bytes: The most bytes that may pass, in both directions together.
-        connect_timeout: Seconds for the handshake, in which a process may have to start.
+        connect_timeout: Seconds that the handshake may take, including the start of a process.
         allow_writes: Whether to call every tool, not only those that are annotated as read-only.
         tools: The names of further tools that may be called.
     """
@@ -82,8 +82,8 @@ class ClientCheckOptions(CheckOptions, total=False):
     """The options of `check_client`: those of `CheckOptions`, and these.
 
     Attributes:
-        examples: How many servers the client meets.
-        patience: Seconds that the client gets for an example.
+        examples: How many generated servers the client is run against.
+        patience: Seconds that the client may take for an example.
     """
 
     examples: Annotated[int, Default(50, check_count)]

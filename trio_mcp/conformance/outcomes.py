@@ -29,7 +29,6 @@ class Progress:
         seconds: How long the check has taken so far.
         requests: How many requests were sent.
         broken: How many rules are broken so far.
-        doing: Its current activity, in a word or two: ``running``.
     """
 
     examples: int
@@ -37,12 +36,11 @@ class Progress:
     seconds: float
     requests: int
     broken: int
-    doing: str = "running"
 
 
 @attrs.frozen
 class Preview:
-    """A preview of a check.
+    """A preview of a check, made without running it.
 
     Attributes:
         facts: The facts about the target, for each revision that would be spoken.
@@ -62,8 +60,8 @@ class Failure:
     """A rule that is broken, and the smallest exchange that shows it.
 
     Attributes:
-        problem: The problem, in a line.
-        transcript: The smallest exchange that shows it.
+        problem: The problem, in one line.
+        transcript: The smallest exchange that shows the problem.
         at: The index of the event in the transcript that broke the rule.
         plan: The steps that lead to the failure, which can be replayed; for a client's failure, the script of the
             server.
@@ -84,14 +82,14 @@ class Failure:
 
     @property
     def is_rare(self) -> bool:
-        """Whether the same steps did not break the rule again."""
+        """Whether the steps were run again, and did not break the rule once."""
         return self.seen == 0 < self.of
 
     @property
     def messages(self) -> int:
-        """The number of messages after the handshake and the listing, in both directions.
+        """The number of messages in the failing example, in both directions; the handshake and the listing don't count.
 
-        The requests that the kit repeats, to see whether an overdue response was lost, do not count.
+        Neither do the requests that the kit repeats to see whether an overdue response was lost.
         """
         count, again = 0, False
         for event in self.transcript:
@@ -108,7 +106,7 @@ class Failure:
 
 @attrs.frozen
 class Outcome:
-    """The outcome of a rule.
+    """The finding of a check about one rule.
 
     Attributes:
         rule: The rule.
@@ -128,7 +126,7 @@ class Outcome:
 
     @property
     def fails(self) -> bool:
-        """Whether it makes the check fail: a MUST is broken, and the rule is not in the baseline."""
+        """Whether this outcome makes the check fail: a MUST is broken, and the rule is not in the baseline."""
         # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A fault counts even if no rerun
         # reproduced it.
         return self.status == "broken" and self.rule.level == "MUST" and not self.known
@@ -146,20 +144,20 @@ class CheckReport:
     Attributes:
         target: The target's name, without secrets.
         side: The side that was checked.
-        transport: The transport.
+        transport: The name of the transport.
         revisions: The revisions that were spoken.
         info: The name and the version of the target, as it states them.
-        seed: The seed.
+        seed: The seed of everything random in the check.
         examples: How many plans were run.
         requests: How many requests were sent.
-        seconds: How long it took.
+        seconds: How long the check took.
         generating: How many of these seconds were spent on generating plans.
         outcomes: The outcome of each rule.
         notes: Facts that the user must know, for example which tools were not called and why.
         ended: Why the check ended.
         figures: Latencies, memory and the like, by name.
         wanted: How many plans were to be run.
-        undecided: The reasons why the result does not show that the target is well, one sentence each.
+        undecided: The reasons why the result does not show that the unbroken rules hold, one sentence each.
     """
 
     target: str
@@ -181,11 +179,11 @@ class CheckReport:
 
     @property
     def broken(self) -> tuple[Outcome, ...]:
-        """The rules that are broken."""
+        """The outcomes of the rules that are broken."""
         return tuple(outcome for outcome in self.outcomes if outcome.status == "broken")
 
     def knowing(self, baseline: Container[str]) -> CheckReport:
-        """Return the report with the known failures marked, by the ids of their rules."""
+        """Return the report with the failures of all rules in a baseline marked as known."""
         return attrs.evolve(
             self,
             outcomes=tuple(
@@ -197,8 +195,8 @@ class CheckReport:
     def status(self) -> int:
         """The exit status.
 
-        It is 1 if a MUST that is not in the baseline is broken. Otherwise it is 2 if it can't be said that the other
-        rules hold, because the target died, hung, flooded the kit, or was not heard to the end, and else 0.
+        It is 1 if a MUST is broken that is not in the baseline; otherwise 2 if there are `doubts`, for example because
+        the target died, hung or flooded the kit; otherwise 0.
         """
         if any(outcome.fails for outcome in self.outcomes):
             return 1
@@ -206,5 +204,5 @@ class CheckReport:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """The reasons why it can't be said that the rules hold which are not broken; empty if it can."""
+        """The reasons why the result does not show that the unbroken rules hold; empty if it does."""
         return self.undecided or ((f"the {self.ended}",) if self.ended.startswith("target") else ())

@@ -1,4 +1,4 @@
-"""Conformance as pytest tests: one call makes a test for each rule."""
+"""Conformance checks as pytest tests: one call of a function makes a test for each rule."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def conformance_tests(
     """Return a test function that pytest runs once for each rule: ``test_server = conformance_tests(target)``.
 
     The target is checked once, when the first of these tests runs, for the rules that are selected (``-k``). A test
-    fails if its rule is a MUST that is broken, and shows the smallest exchange. If the broken rule is a SHOULD, or is
-    in the baseline, the failure is an expected one. A test is skipped, with the reason, if its rule had no occasion or
-    can't be checked. If the target died, or the check was cut short, the tests that would otherwise pass fail, and say
-    why. With pytest-xdist each worker checks the target for the tests that it runs.
+    fails if its rule is a MUST and is broken, and shows the smallest exchange that breaks it. If the broken rule is a
+    SHOULD, or is in the baseline, the failure is an expected one. A test is skipped, with the reason, if its rule had
+    no occasion or can't be checked. If the target died, or the check was cut short, the tests that would otherwise pass
+    fail instead, and say why. With pytest-xdist each worker checks the target for the tests that it runs.
 
     A `Server` is checked in memory, on a virtual clock.
 
@@ -51,7 +51,7 @@ def conformance_tests(
         fixture: The name of a fixture that returns the target, in place of ``target``.
         side: Whether the target is a server or a client.
         rules: The rules to check, as in `check_server`; all by default.
-        baseline: The file of a baseline, or ids of rules that are known to be broken.
+        baseline: The path of a baseline, or the ids of rules that are known to be broken.
         options: Further options of `check_server` or `check_client`.
 
     Raises:
@@ -125,7 +125,7 @@ class _Run:
 
 
 def _tell(outcome: Outcome) -> None:
-    """Give a test the outcome of its rule."""
+    """End a test as the outcome of its rule requires: it passes, fails or is skipped."""
     match outcome.status:
         case "held":
             return

@@ -1,4 +1,4 @@
-"""Replays: the messages of a client are sent again, and the responses are judged by rules and compared by kind."""
+"""Replays: a client's messages are sent again, and the responses are judged by rules or compared with a recording."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from trio_mcp.types.versions import LATEST_LEGACY, REVISIONS
 __all__ = ["Replayed", "replay_plan", "replay_transcript"]
 
 QUIET: Final = 0.1
-"""Seconds in which late messages may still come (chosen)."""
+"""How long to wait for late messages at the end of a replay, in seconds: an arbitrary choice."""
 
 PAUSE: Final = 0.25
-"""The longest that a pause of the client is kept, in seconds. Chosen: no cancellation overtakes the request that it
-cancels."""
+"""The longest pause between two of the client's messages that is reproduced, in seconds; a longer one is cut to this.
+Chosen so that no cancellation overtakes the request that it cancels."""
 
 _LASTING: Final = frozenset({"subscriptions/listen"})
 _OPAQUE: Final = ("nextCursor", "requestState", "taskId", "elicitationId")
-"""Members whose values a server makes up and a client sends back, so that they differ each time."""
+"""Members with values that a server makes up and a client sends back; they differ from run to run."""
 
 
 @attrs.frozen
@@ -48,8 +48,9 @@ class Replayed:
 
     Attributes:
         events: The events of the replay.
-        differences: The differences from the recording, a line each.
-        broken: The rules that are broken now and were not in the recording, with the first verdict on each.
+        differences: The differences from the recording, one line each.
+        broken: The ids of the rules that the replay breaks, each with its first failed verdict; for a transcript, only
+            of those that the recording does not break.
         masked: How many messages were sent with their secrets masked.
         since: The index of the first event that is judged.
     """
@@ -70,15 +71,15 @@ class Replayed:
 
 
 async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 10.0) -> Replayed:
-    """Run the plan of a failure again, and judge what happens by the rule that it broke.
+    """Run the plan of a failure again, and judge what happens by the rule that the failure broke.
 
     Args:
         open_wire: Opens a connection to the target.
-        file: The plan.
-        deadline: Seconds for a response.
+        file: The plan, with its rule and revision.
+        deadline: How many seconds to wait for a response.
 
     Raises:
-        TranscriptError: If this version does not have the rule.
+        TranscriptError: If this version of trio-mcp does not have the rule.
         TransportError, NegotiationError: If the target can't be reached, or does not speak the revision.
     """
     if (rule := RULES.get(file.rule)) is None:
@@ -88,8 +89,8 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
         await discover(runner)
         since = len(runner.tape.events)
         await runner.run(file.plan)
-        # The replay ends like a run of the shrinker: with a moment for late messages, and with a probe, which gives the
-        # rules on survival an occasion.
+        # The replay ends like a run of the shrinker: with a moment for late messages, and with a probe, so that the
+        # rules on survival can be judged.
         await runner.until(lambda: not runner.talks[0].is_open, QUIET)
         await runner.probe()
     # The events are judged after the connection has ended, as some rules judge its end.
@@ -117,8 +118,8 @@ async def replay_transcript(open_wire: OpenWire, transcript: Transcript, *, dead
 
     Args:
         open_wire: Opens a connection to the target.
-        transcript: The transcript.
-        deadline: Seconds for a response.
+        transcript: The recorded events.
+        deadline: How many seconds to wait for a response.
 
     Raises:
         TransportError: If the target can't be reached.
@@ -157,13 +158,13 @@ class _Replay:
         self._taken = 0
         # Each value that the server made up in the recording is mapped to the one that it makes up now.
         self._now: dict[str, str] = {}
-        # For each event of the server, these have the requests that it responds to, and the requests that it makes: the
-        # connection of each, and its place among the requests there. A batch has several.
+        # For each event from the server, these list the requests that it responds to, and the requests that it makes:
+        # the connection of each, and its place among the requests there. A batch has several.
         self._answers: dict[int, list[tuple[int, int]]] = {}
         self._asks: dict[int, list[tuple[int, int]]] = {}
         for connection in self.before:
             for place, asked in enumerate(connection.requests):
-                # A second response to the same request was a fault, which need not come again.
+                # A second response to the same request was a fault, which need not happen again.
                 for answer in asked.answers[:1]:
                     outer = connection.events[connection.position(answer)]
                     self._answers.setdefault(id(outer), []).append((connection.number, place))
@@ -172,12 +173,12 @@ class _Replay:
                 self._asks.setdefault(id(outer), []).append((connection.number, place))
 
     async def run(self, stack: contextlib.AsyncExitStack) -> None:
-        """Send everything that the client sent."""
+        """Send everything that the client sent in the recording, in the same order."""
         said: list[Event] = []
         last = 0.0
         for event in self._events:
-            # The pause is measured from the last event of either side: everything up to that event has come again by
-            # now, so only the client's own pause remains.
+            # The pause is measured from the last event of either side: everything up to that event has happened again
+            # by now, so only the client's own pause remains.
             pause, last = event.time - last, event.time
             if event.sender == "server":
                 said.append(event)
@@ -200,7 +201,7 @@ class _Replay:
         return wire
 
     async def _catch_up(self, said: Sequence[Event]) -> None:
-        """Wait until the responses and the requests that the server sent in the recording have come again."""
+        """Wait until the responses and requests that the server sent in these recorded events have arrived again."""
         answers = [each for event in said for each in self._answers.get(id(event), ())]
         asks = [each for event in said for each in self._asks.get(id(event), ())]
         if answers or asks:
@@ -211,7 +212,7 @@ class _Replay:
             self._learn(self.before.connections[number].requests[place], self._live_one("requests", number, place))
 
     def _has_come(self, answers: Iterable[tuple[int, int]], asks: Iterable[tuple[int, int]]) -> bool:
-        # Only new events are looked at, as this is called after each event of a recording that may have a million.
+        # Only new events are examined, as this is called after each event of a recording that may have a million.
         for event in self.tape.events[self._taken :]:
             self._live.connections.setdefault(event.connection, Connection(event.connection)).take(event)
         self._taken = len(self.tape.events)
@@ -227,13 +228,13 @@ class _Replay:
         return number in self._wires and self._wires[number].is_open
 
     def _live_one(self, of: Literal["requests", "questions"], number: int, place: int) -> RecordedRequest | None:
-        """Return the request that has this place on its connection in the replay; None if it has not come yet."""
+        """Return the request at position ``place`` on a connection in the replay, or None if it has not come yet."""
         connection = self._live.connections.get(number)
         found: list[RecordedRequest] = [] if connection is None else getattr(connection, of)
         return found[place] if place < len(found) else None
 
     def _learn(self, before: RecordedRequest, live: RecordedRequest | None) -> None:
-        """Learn the values that the server has made up in the replay, which the client must send back."""
+        """Map the values that the server made up in the recording to those in the replay, which must be sent back."""
         then, now = before.result, None if live is None else live.result
         if then is None or now is None:
             return
@@ -275,7 +276,7 @@ class _Replay:
         return message
 
     def _question_now(self, event: Event) -> Any:
-        """Return the id, as it is in the replay, of the server's request to which the client responds here."""
+        """Find the server's request to which the client responds here, and return the id that it has in the replay."""
         wanted = event.message.get("id")
         for place, asked in enumerate(self.before.connections[event.connection].questions):
             # True and 1.0 equal 1 in Python, but they are different ids.
@@ -285,8 +286,8 @@ class _Replay:
         return wanted
 
     async def _give_up(self, wire: Wire, event: Event) -> None:
-        """Close the response to a request, as the client did: in the modern era this cancels the request."""
-        # In the legacy era the loss of a response says nothing about its request (`basic/transports`, Sending Messages
+        """Close the HTTP response to a request, as in the recording: in the modern era this cancels the request."""
+        # In the legacy era the loss of a response does not affect its request (`basic/transports`, Sending Messages
         # to the Server), so nothing is cancelled.
         connection = self.before.connections[event.connection]
         exchange = connection.exchanges.get(event.exchange or 0) if connection.modern else None

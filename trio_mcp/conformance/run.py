@@ -77,41 +77,41 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
 """The functions that make an id from the number of a request, one for each kind of id; all kinds are valid."""
 
 APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete", "tasks/result"})
-"""Requests whose work is done by the application, and may take any time."""
+"""Requests that are handled by the server's application, and so may take any amount of time."""
 
 MOST_AGAIN: Final = 3
-"""The most overdue requests that are sent again after an example (chosen)."""
+"""How many overdue requests are sent again after an example, at most (arbitrary)."""
 
 MOST_EVENTS: Final = 10_000
-"""The most events of a target that are kept. Chosen: events are judged, and then forgotten, once some thousands
-wait."""
+"""The most events of a target that are kept in memory. Chosen: once a few thousand are waiting, events are judged and
+forgotten."""
 
 LAST_WAIT: Final = 2.0
-"""Seconds that requests which are open when the time of a check is up may still take. Chosen: the check exceeds its
-time only by that much, and a healthy server has responded long before."""
+"""Seconds that open requests get after the time of a check is up. Chosen: the check exceeds its time only by this much,
+and a healthy server has responded long before."""
 
 LAST_PROBE: Final = 1.5
-"""Seconds that a target has after that to show that it is still alive (chosen)."""
+"""Seconds that a target gets after ``LAST_WAIT`` to show that it is still alive (arbitrary)."""
 
 CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
 
 
 def is_virtual() -> bool:
-    """Return whether time is virtual and jumps over waits."""
+    """Return whether Trio's clock is a virtual one that skips waits."""
     clock = trio.lowlevel.current_clock()
     return isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold < math.inf
 
 
 @attrs.frozen
 class CheckTerms:
-    """The terms of every connection of a check.
+    """The limits and capabilities that apply to every connection of a check.
 
     Attributes:
-        deadline: Seconds for a response.
-        opening: Seconds for the handshake, in which a process may have to start.
+        deadline: Seconds within which a response must come.
+        opening: Seconds for the handshake, which may include the start of a process.
         capabilities: The capabilities that the kit declares as a client; by default all that it supports.
-        rate: Requests a second, at most.
-        end: When the time of the check is up, on Trio's clock: no step begins after it, and each wait ends soon.
+        rate: The most requests per second; None for no limit.
+        end: When the time of the check is up, on Trio's clock: no step begins after it, and each wait ends soon after.
     """
 
     deadline: float = 10.0
@@ -122,7 +122,7 @@ class CheckTerms:
 
     @property
     def patience(self) -> float:
-        """Seconds after which a request for the application's work is sent again: a fifth of the deadline (chosen)."""
+        """Seconds after which a request to the application is sent again: a fifth of the deadline (arbitrary)."""
         return self.deadline / 5
 
     def declared(self, revision: str) -> Mapping[str, Any]:
@@ -135,11 +135,12 @@ class Sent:
     """A request that the kit has sent.
 
     Attributes:
-        message: The message.
-        answer: Its response.
-        began: When it was sent.
-        seconds: How long the response took.
-        over: Whether nothing more comes: it has its response, was cancelled, is overdue, or its connection has ended.
+        message: The JSON-RPC message.
+        answer: The response; None until it has come.
+        began: When the request was sent, on Trio's clock.
+        seconds: How many seconds the response took.
+        over: Whether nothing more will come: there is a response, the request was cancelled or is overdue, or the
+            connection has ended.
         acknowledged: Whether the server has acknowledged the request, which it does for a subscription.
     """
 
@@ -152,7 +153,7 @@ class Sent:
 
     @property
     def method(self) -> str:
-        """Its method."""
+        """The request's method."""
         return str(self.message["method"])
 
     @property
@@ -168,7 +169,7 @@ class Sent:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The result of its response, or an empty object."""
+        """The result in the response; an empty object without one."""
         return object_of(member_of(self.answer, "result"))
 
 
@@ -176,8 +177,8 @@ class Talk:
     """One connection: what the kit has sent, what is open, and what the server has asked.
 
     Attributes:
-        wire: The wire.
-        revision: The revision spoken on it.
+        wire: The raw connection to the target.
+        revision: The revision spoken on the connection.
         capabilities: The capabilities that the kit declares as a client.
         is_open: Whether anything can be sent, as far as the events seen so far show.
         requests: The requests of this example, in order.
@@ -202,11 +203,11 @@ class Talk:
 
     @property
     def modern(self) -> bool:
-        """Whether it is a connection of the modern era."""
+        """Whether the connection speaks a revision of the modern era."""
         return self.revision in MODERN_REVISIONS
 
     def open_requests(self) -> list[Sent]:
-        """Return the requests that are open."""
+        """Return the requests of this example that may still get a response."""
         return [each for each in self.requests if not each.over]
 
     def answered(self) -> list[Sent]:
@@ -214,7 +215,7 @@ class Talk:
         return [each for each in self.requests if each.answer is not None]
 
     def begin(self) -> None:
-        """Forget the requests of the last example."""
+        """Forget the requests of the previous example."""
         self.requests.clear()
         self._by_id.clear()
         self._by_exchange.clear()
@@ -225,7 +226,7 @@ class Talk:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def new_id(self, style: int = 0) -> Any:
-        """Return an id that this connection has never seen."""
+        """Return an id that has not been used on this connection."""
         # Ids are counted over the whole connection, and not for each example: in the legacy era an id must not be used
         # twice in a session (`basic`, Requests).
         self._ids += 1
@@ -243,7 +244,7 @@ class Talk:
         return {key: value for key, value in (entries | dict(changes or {})).items() if value is not None}
 
     async def ask(self, method: str, params: Mapping[str, Any] | None = None, step: Ask | None = None) -> Sent:
-        """Send a request."""
+        """Send a request, and return its record; this does not wait for the response."""
         step = Ask(method, params) if step is None else step
         changes = dict(step.meta)
         request_id = self.new_id(step.style) if step.id is None else step.id
@@ -259,7 +260,7 @@ class Talk:
         return await self._send(message, step.headers)
 
     async def again(self, sent: Sent) -> Sent:
-        """Send a request once more, with another id and without a token."""
+        """Send a request once more, with another id and without its progress token."""
         message = {**sent.message, "id": self.new_id()}
         if entries := object_of(member_of(message, "params", "_meta")):
             # A token must be unique among the requests that are open (`basic/utilities/progress`), and the first
@@ -359,7 +360,7 @@ class PlanRunner:
         talks: The connections of this example, the main one first.
         asked: How many requests were sent, over all connections.
         slow: The work that the application did not do in time: each method, with the name or URI of what was asked for.
-        longest_pause: Seconds that a `Pause` may take: there is no need to wait long for a target that is fast.
+        longest_pause: The most seconds that a `Pause` may take: a fast target needs no long pauses.
         is_late: Whether a request of this example got no response in time.
         undecided: A sentence about each request that had no response when the time of the check was up, but had not
             been open for long enough to break a rule.
@@ -394,7 +395,7 @@ class PlanRunner:
 
         Raises:
             TransportError: If the target can't be reached, or does not respond to the handshake as it must.
-            NegotiationError: If it does not speak the revision.
+            NegotiationError: If the target refuses the handshake, or speaks another revision.
         """
         async with self._opened_wire(self.revision) as talk:
             self.talks = [talk]
@@ -447,12 +448,12 @@ class PlanRunner:
 
     @staticmethod
     def unanswered(sent: Sent) -> str:
-        """Return a message that a request has had no response for some seconds."""
+        """Return a message that says for how long a request has had no response."""
         seconds = round(trio.current_time() - sent.began, 1)
         return f"the target did not respond to {sent.method} within {seconds:g} seconds"
 
     def last_words(self, talk: Talk) -> str:
-        """Return what else is known about a connection that has ended, as the end of a message."""
+        """Return what the events tell about a connection that has ended, to append to an error message."""
         said = []
         for event in self.tape.events:
             if event.connection != talk.wire.number:
@@ -479,7 +480,7 @@ class PlanRunner:
         self._seen = 0
 
     def pump(self) -> None:
-        """Update the connections from the events that are new."""
+        """Update the state of the connections from new events."""
         events = self.tape.events
         while self._seen < len(events):
             event = events[self._seen]
@@ -489,7 +490,7 @@ class PlanRunner:
                     talk.take(event)
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until a condition is true, and respond to the server's requests meanwhile; return whether it is."""
+        """Wait until a condition is true, and respond to the server's requests meanwhile; return False on a timeout."""
         deadline = min(trio.current_time() + timeout, self._limit)
         while True:
             # The server's requests come first: many conditions become true only once the server has its response.
@@ -520,7 +521,7 @@ class PlanRunner:
 
         Args:
             plan: The plan.
-            example: Its number, for the mark.
+            example: The number of the example, for the mark that begins it.
             settle: Whether to wait at the end until every request has its response, and to cancel those that never end.
         """
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="begin", example=example)
@@ -550,7 +551,7 @@ class PlanRunner:
         return found[number % len(found)] if found else None
 
     async def settle(self) -> None:
-        """Wait until every request has its response, or is acknowledged if it lasts; note those that are overdue.
+        """Wait until every request has its response, or is acknowledged if it lasts; record those that are overdue.
 
         Nothing limits the time that a tool may take. So an overdue request for the application's work is sent again, up
         to twice. If both responses come soon, the first one was lost; otherwise the work is `slow`.
@@ -599,11 +600,11 @@ class PlanRunner:
 
     @property
     def _is_up(self) -> bool:
-        """Whether the time of the check is up, and the last wait over."""
+        """Whether the time of the check is up, and the last wait is over."""
         return trio.current_time() >= self._limit
 
     async def _decide(self, late: Iterable[tuple[Talk, Sent]]) -> None:
-        """Decide about the requests that are open at the end of the check."""
+        """Record the requests that are open at the end of the check as overdue or undecided, and cancel all of them."""
         for talk, sent in late:
             waited = trio.current_time() - sent.began
             # Nothing limits the time that the application may take, and only more time would show whether it is slow or
@@ -694,7 +695,7 @@ class PlanRunner:
         if isinstance(step, AwaitResponses):
             await self.settle()
         elif isinstance(step, Pause):
-            # A sleep would not do: the server's requests get their responses meanwhile.
+            # A sleep would not do: the server's requests must get their responses meanwhile.
             await self.until(lambda: False, min(step.seconds, self.longest_pause))
         elif isinstance(step, Open):
             await self._open(step)
@@ -812,7 +813,7 @@ def _replaced(text: bytes, values: Mapping[bytes, bytes]) -> bytes:
 
 
 def _round(result: Mapping[str, Any], how: str) -> dict[str, Any]:
-    """Return the parameters that the next round of a request adds."""
+    """Return the parameters that a retry adds to its request: the answers to the questions, and the state."""
     questions = object_of(result.get("inputRequests"))
     answer = wrong_answer_to if how == "wrong" else answer_to
     more: dict[str, Any] = {}

@@ -47,8 +47,8 @@ class Ask:
     Attributes:
         method: The method.
         params: The parameters.
-        token: Whether it asks for progress.
-        id: Its id; None for a new one.
+        token: Whether the request asks for progress notifications.
+        id: The id of the request; None for a new one.
         headers: The differences from the headers of a valid request, over HTTP.
         meta: The differences from the ``_meta`` of a valid request; None removes a key.
         connection: The number of the connection, modulo the number of those that are open.
@@ -118,7 +118,7 @@ class Http:
 
 @attrs.frozen
 class Cancel:
-    """Cancel the open request number ``which``, modulo their number, in the way of the era and the transport.
+    """Cancel open request number ``which``, modulo their number, in the way that the era and the transport require.
 
     Attributes:
         answered: Whether to cancel a request that already has its response instead.
@@ -140,12 +140,12 @@ class NextPage:
 
 @attrs.frozen
 class OnTask:
-    """Send a request about the task number ``which`` that was made on the connection, modulo their number.
+    """Send a request about task number ``which`` of the connection, modulo the number of its tasks.
 
     Attributes:
         method: The method: ``tasks/get``, ``tasks/result`` or ``tasks/cancel``.
-        which: The task.
-        meta: Its ``_meta``.
+        which: The number of the task.
+        meta: The differences from the ``_meta`` of a valid request; None removes a key.
     """
 
     method: str
@@ -156,10 +156,10 @@ class OnTask:
 
 @attrs.frozen
 class Continue:
-    """Retry a request whose result asked for input, with responses to what it asked.
+    """Retry a request whose result asked for input, with answers to the questions in that result.
 
     Attributes:
-        how: ``valid`` responses, ``wrong`` ones, ``none`` at all, or a request ``state`` that was tampered with.
+        how: ``valid`` answers, ``wrong`` ones, ``none`` at all, or a request ``state`` that was tampered with.
     """
 
     which: int = 0
@@ -174,7 +174,7 @@ class AwaitResponses:
 
 @attrs.frozen
 class Pause:
-    """Wait."""
+    """Wait, and respond to the server's requests meanwhile."""
 
     seconds: float = 0.05
 
@@ -194,7 +194,7 @@ class Open:
 
 @attrs.frozen
 class Break:
-    """End a connection, or over HTTP the open response number ``which``.
+    """End a connection, or over HTTP the open response number ``which``, modulo their number.
 
     Attributes:
         how: Whether to close it, to reset it, or to close only the sending side.

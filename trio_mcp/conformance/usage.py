@@ -1,4 +1,4 @@
-"""The memory, descriptors and threads of a process, on Linux: a leak shows after some thousands of requests."""
+"""The memory, descriptors and threads that processes use on Linux, where a leak shows after thousands of requests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ AT_LEAST = {"memory": 64 * 1024 * 1024, "descriptors": 50, "threads": 50}
 
 @attrs.frozen
 class Usage:
-    """The resources of a process group.
+    """The resources that a process group uses.
 
     Attributes:
-        memory: Bytes of memory that are resident.
-        descriptors: Open files, sockets and pipes.
-        threads: Threads.
+        memory: The bytes of resident memory.
+        descriptors: The number of open files, sockets and pipes.
+        threads: The number of threads.
     """
 
     memory: int

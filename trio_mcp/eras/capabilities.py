@@ -1,6 +1,6 @@
-"""Look up what a peer declares: capabilities, by dotted path (``resources.subscribe``), and extensions.
+"""Functions that look up what a peer declares: capabilities, by dotted path (``resources.subscribe``), and extensions.
 
-An extension adds to the protocol (2026-07-28 `basic/versioning`, Extension Negotiation).
+An extension adds features to the protocol (2026-07-28 `basic/versioning`, Extension Negotiation).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["checked_extensions", "declared_extensions", "declares", "is_spec_met
 
 
 def declares(capabilities: object, path: str) -> bool:
-    """Return whether a capability is declared: an object at its dotted path, or a flag that is true."""
+    """Return whether a capability is declared, by an object at its dotted path or by a flag that is true."""
     value: Any = capabilities
     for name in path.split("."):
         if not isinstance(value, Mapping) or name not in value:
@@ -77,7 +77,7 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None, what: str)
 
 
 def declared_extensions(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the extensions that a peer has declared, without malformed ones."""
+    """Return the extensions that a peer has declared, leaving out malformed ones."""
     # A peer's mistake in one extension must not cost it the rest of the session, so nothing is refused here.
     given = capabilities.get("extensions")
     if not isinstance(given, dict):

@@ -129,14 +129,14 @@ def read_discover_result(result: dict[str, Any]) -> tuple[list[str], ServerDecla
     """Read the result of ``server/discover``.
 
     Returns:
-        The revisions that the server serves, and its declaration, whose revision is empty, as the caller chooses one.
-        None if the result does not have this shape, and so does not prove that the server is modern.
+        The revisions that the server serves, and its declaration, with an empty revision, which the caller has yet to
+        choose. None if the result is malformed, and so does not prove that the server is modern.
     """
     supported, capabilities = result.get("supportedVersions"), result.get("capabilities")
     if not isinstance(supported, list) or not isinstance(capabilities, dict):
         return None
     given = result.get("_meta")
-    # A malformed name does not disqualify the server: it is for display only.
+    # Malformed server info does not disqualify the server: it is for display only.
     info = given.get(meta.SERVER_INFO) if isinstance(given, dict) else None
     declaration = ServerDeclaration(
         "", info if isinstance(info, dict) else None, capabilities, _text(result.get("instructions"))

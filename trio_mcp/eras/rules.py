@@ -15,12 +15,12 @@ __all__ = ["Rules", "rules_of", "rules_of_owner"]
 
 # A NamedTuple, so that `_replace` can derive one revision from another.
 class Rules(NamedTuple):
-    """The rules of one revision. Each cited section is from the first revision to which the fact applies.
+    """The rules of one revision. Each section is cited from the first revision to which the fact applies.
 
     Attributes:
         revision: The revision.
         modern: Each request declares what the server needs to know; there is no handshake (2026-07-28
-            `basic/versioning`). The consequences are attributes of their own below.
+            `basic/versioning`). The consequences have attributes of their own below.
         cache_hints: Results say for how long they may be cached (2026-07-28 `server/utilities/caching`).
         input_in_results: The server asks for input in a result, and the client sends it with the next request; in
             earlier revisions the server sends requests (2026-07-28 `basic/patterns/mrtr`).
@@ -31,7 +31,7 @@ class Rules(NamedTuple):
             its method is unknown.
         resource_not_found: The error code for an unknown resource (`server/resources`, Error Handling).
         completions_capability: Completion has a server capability (2025-03-26 `server/utilities/completion`).
-        progress_messages: Progress has a ``message`` (2025-03-26 `basic/utilities/progress`).
+        progress_messages: Progress notifications may have a ``message`` (2025-03-26 `basic/utilities/progress`).
         no_content: The types of content blocks that the revision lacks: audio came with 2025-03-26, resource links
             with 2025-06-18 (`server/tools`, Tool Result).
         structured_content: Tool results have structured content, and tools a schema for it (2025-06-18
@@ -40,7 +40,7 @@ class Rules(NamedTuple):
             `server/tools`, Structured Content).
         completion_context: A completion request includes the other arguments (2025-06-18
             `server/utilities/completion`).
-        client_capabilities: The capabilities with which a client declares what a server may ask it (`client/roots`,
+        client_capabilities: The capabilities with which a client declares what a server may ask of it (`client/roots`,
             `client/sampling`, `client/elicitation`, Capabilities).
         argument_errors_as_results: Invalid arguments to a tool give a tool result with an error, so that the model sees
             it (2025-11-25 `server/tools`, Error Handling).
@@ -128,5 +128,5 @@ rules_of: Final[Callable[[str], Rules]] = _RULES.__getitem__
 
 
 def rules_of_owner(owner: Any) -> Rules:
-    """Return the rules of an object's revision: the default of the object's attribute `rules`."""
+    """Return the rules of an object's revision; classes use this as the default of their attribute ``rules``."""
     return rules_of(owner.revision)

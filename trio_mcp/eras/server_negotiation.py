@@ -66,7 +66,7 @@ class ModernServerEra:
     rules: Rules = attrs.field(init=False, repr=False, eq=False, default=attrs.Factory(rules_of_owner, takes_self=True))
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the result in the form to send; the argument is not changed."""
+        """Return the result with its type and the server's information added; the argument is not changed."""
         given = result.get("_meta")
         stamp = {meta.SERVER_INFO: self.server_info}
         # The result's own fields take precedence: an InputRequiredResult has another resultType.
@@ -82,10 +82,10 @@ ServerEra: TypeAlias = LegacyServerEra | ModernServerEra
 # Not frozen: logging/setLevel changes the log level of a legacy session.
 @attrs.define
 class ClientDeclaration:
-    """The client's declaration about itself: in the handshake (legacy era) or in this request (modern era).
+    """The client's declaration about itself, made in the handshake (legacy era) or in the request (modern era).
 
     Attributes:
-        era: The era whose rules the result follows.
+        era: The era whose rules govern the result.
         client_info: The client's `Implementation`, as plain data; None if it sent none.
         capabilities: The client's `ClientCapabilities`, as plain data.
         log_level: The lowest level of log messages that this request asks for (modern era; None if it asks for no
@@ -108,13 +108,13 @@ class ServerIdentity:
 
     Attributes:
         info: The server's `Implementation`.
-        capabilities: Called with a revision; returns the `ServerCapabilities` declared to its clients.
+        capabilities: Called with a revision; returns the `ServerCapabilities` declared to clients of that revision.
         instructions: Guidance for the model, or None.
         revisions: The revisions that the server serves.
         discover_hints: The caching hints of ``server/discover`` (``ttlMs``, ``cacheScope``).
-        legacy: The legacy revisions among them, oldest first.
-        modern: The era of each modern revision among them.
-        supported: All of them, newest first, as errors list them.
+        legacy: The legacy revisions among ``revisions``, oldest first.
+        modern: The era of each modern revision among ``revisions``.
+        supported: The revisions in ``legacy`` and ``modern``, newest first, as errors list them.
 
     Raises:
         ValueError: If this library speaks none of the revisions.
@@ -149,7 +149,7 @@ class ServerIdentity:
             raise ValueError(f"revisions must name one of {', '.join(REVISIONS)}, got {self.revisions!r}")
 
     def modern_client(self, given: dict[str, Any]) -> ClientDeclaration:
-        """Read the revision and the client that the ``_meta`` of a modern request declares.
+        """Read the revision and the client's declaration from the ``_meta`` of a modern request.
 
         Raises:
             McpError: If a field is missing or malformed, or the server does not serve the revision.
@@ -192,7 +192,7 @@ class ServerIdentity:
 
 
 def check_method(client: ClientDeclaration, method: str) -> None:
-    """Refuse a method of the specification that clients must not call, in their revision or at all.
+    """Refuse a method that the specification defines but clients must not call, in this client's revision or in any.
 
     Methods that the specification does not define are left to the server.
 
@@ -225,7 +225,7 @@ class ServerNegotiation:
         self.declared: dict[str, Any] = {}
 
     def declaration(self, request: Request) -> ClientDeclaration:
-        """Return the declaration of a request's client, after checking that its revision has the method.
+        """Return the declaration of the client that made a request, after checking that its revision has the method.
 
         Raises:
             McpError: If the request can't be served; the error is to be sent as its response.

@@ -24,16 +24,22 @@ Fields = list[tuple[bytes, bytes]]
 """Header fields: names in lower case, and values."""
 
 MAX_FRAMING: Final = 256 * 1024
-"""Bytes by which the framing of a body may exceed a quarter of the content (chosen): each chunk or frame costs time."""
+"""By how many bytes the framing of a body may exceed a quarter of its content.
+
+An arbitrary choice; there is a limit because each chunk or frame costs time.
+"""
 
 MAX_LINE: Final = 4096
-"""Bytes of a line with a chunk's size and its extensions, or with a trailer (chosen)."""
+"""The longest line, in bytes, with a chunk's size and extensions, or with a trailer. An arbitrary choice."""
 
 MAX_SEEN_SIZE: Final = 2048
-"""The size in bytes of the longest head that a parser remembers, in case it comes again (chosen)."""
+"""The size in bytes of the longest head that a parser remembers, in case it comes again. An arbitrary choice."""
 
 MAX_SEEN_FIELDS: Final = 40
-"""The most fields of a head that is remembered (chosen): a short field takes many times its size in memory."""
+"""The most fields of a head that a parser remembers.
+
+An arbitrary choice; there is a limit because a short field takes many times its size in memory.
+"""
 
 TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
 # This allows no white space before the colon and no control character but the tab, and so neither a folded line nor a
@@ -46,7 +52,7 @@ _PADDED_CHUNK = re.compile(_CHUNK.pattern + rb"[\t ]*")
 
 
 class FramingError(Exception):
-    """A message that is refused before any application sees it.
+    """An HTTP message is refused before any application sees it.
 
     Args:
         status: The status with which a server refuses a request.
@@ -63,8 +69,8 @@ class Chunks:
 
     Args:
         of_response: Whether it is the body of a response. If so, spaces after the size of a chunk are accepted, since
-            some servers send them, and the count of framing begins again with each chunk: a stream of events may last
-            for weeks with a chunk for each event.
+            some servers send them, and the limit on framing applies to each chunk by itself: a stream of events may
+            last for weeks with a chunk for each event.
 
     Attributes:
         complete: Whether the body has ended.

@@ -48,7 +48,7 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 
 MAX_URL: Final = 8000
-"""The longest URL accepted from a peer, in characters: the length that RFC 9110, section 4.1, asks all to support."""
+"""The longest URL accepted from a peer, in characters: the length that RFC 9110, section 4.1, recommends supporting."""
 
 # Collected from the method table. A method has the same parameter in every modern revision, so the revision is not part
 # of the key.
@@ -58,7 +58,7 @@ NAMED_BY: Final = {
     for spec in methods_of(revision).values()
     if spec.name_header
 }
-"""The parameter that the `NAME` header repeats, by method."""
+"""For each method, the parameter that the `NAME` header repeats."""
 
 # Section Value Encoding: a value that a header can't carry unchanged is sent as Base64 between these two.
 _PREFIX, _SUFFIX = "=?base64?", "?="
@@ -68,7 +68,7 @@ _FIELD_VALUE = re.compile(r"[\x20-\x7e\t]*")
 
 
 class Headers:
-    """The header fields of one message: looked up in any case, values stripped of surrounding white space.
+    """The header fields of one HTTP message: lookups ignore case, and values have no surrounding white space.
 
     Args:
         pairs: Names and values as received, as bytes or text.
@@ -85,13 +85,13 @@ class Headers:
             self._values.setdefault(key, []).append(text.strip(" \t"))  # RFC 9110, section 5.5
 
     def adding(self, pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """Return these fields and some more, whose names must be new."""
+        """Return a copy with further fields, which must have new names."""
         more = Headers(pairs)
         more._values |= self._values
         return more
 
     def drop(self, names: Iterable[str]) -> None:
-        """Remove fields, given by names in lower case."""
+        """Remove the fields with the given names, which must be in lower case."""
         for name in names:
             self._values.pop(name, None)
 
@@ -182,7 +182,7 @@ def standard_headers(request: Request) -> dict[str, str]:
 
 
 def check_standard_headers(headers: Headers, request: Request) -> ErrorData | None:
-    """Compare what the headers and the body of a request say (section Server Validation).
+    """Check that the standard headers of a request agree with its body (section Server Validation).
 
     The version header is not checked: it decides which rules apply, so the caller has checked it already.
 

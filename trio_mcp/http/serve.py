@@ -23,7 +23,10 @@ __all__ = ["RunSettings", "ServeSettings", "check_resource", "serve_http"]
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
 LAST_WORDS = 0.5
-"""Seconds after the grace for ending the streams that were cut off (chosen: that takes only local writes)."""
+"""How many seconds after the grace period the streams that were cut off have to end.
+
+An arbitrary choice: ending them takes only local writes.
+"""
 
 
 class ServeSettings(HttpSettings, total=False):
@@ -72,7 +75,7 @@ async def serve_http(  # noqa: ASYNC128 - task_status is passed on
 
 
 def check_resource(resource: str, host: str, port: int, options: HttpOptions) -> None:
-    """Refuse a configuration whose tokens are for a URL that is certainly not the one being served.
+    """Refuse a configuration in which tokens are for a URL that is certainly not the one being served.
 
     Behind a proxy, or on an address that other machines reach, clients may use another URL for the server.
 
@@ -106,8 +109,8 @@ async def _serve(
 ) -> None:
     options = app.options
     settings = options.settings
-    # `cut` cancels what is still running when the grace is over. The runner waits a moment longer, so that the streams
-    # that are cut off get a proper end instead of a dropped connection.
+    # `cut` cancels what is still running when the grace period is over. The runner waits a moment longer, so that the
+    # streams that are cut off get a proper end instead of a dropped connection.
     limits = ServerLimits(
         settings["max_connections"],
         settings["write_timeout"],

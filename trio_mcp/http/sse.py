@@ -29,18 +29,18 @@ _BOM = b"\xef\xbb\xbf"
 _PREFIX = len(_BOM) + len(b"data: ")
 """The most bytes that a line may have in addition to its value."""
 _RETRY_DIGITS = 9
-"""Digits of a ``retry`` field, in milliseconds, beyond which the time is capped: 10**9 ms are more than eleven days.
+"""The most digits of a ``retry`` field; a longer value is capped at 10**9 milliseconds, more than eleven days.
 
 The length is checked before `int` is called, which refuses a number of thousands of digits."""
 
 
 @attrs.frozen
 class ServerSentEvent:
-    """One event.
+    """One server-sent event.
 
     Attributes:
-        data: Its data as received, empty in a priming event. `codec.decode` checks later whether it is UTF-8.
-        event: Its type.
+        data: The data as received, empty in a priming event. `codec.decode` checks later whether it is UTF-8.
+        event: The type of the event.
         id: The last event id of the stream, up to and including this event; empty if there was none.
     """
 
@@ -50,13 +50,13 @@ class ServerSentEvent:
 
 
 class EventDecoder:
-    """A decoder from a byte stream to events: in linear time, within a size limit, wherever the chunks are cut.
+    """A decoder that turns a byte stream into events, however it is cut into chunks, in linear time and bounded memory.
 
     An event over the limit is skipped and reported as one `Malformed` that names the limit; the next one is read as
     usual. As the standard requires, an event that the end of the stream cuts off is discarded.
 
     Args:
-        max_message_size: The longest data of one event that is accepted, in bytes.
+        max_message_size: How many bytes of data one event may have.
 
     Attributes:
         last_event_id: The value of ``Last-Event-ID`` with which to resume the stream; empty if the stream had no id.
@@ -69,7 +69,7 @@ class EventDecoder:
         self.last_event_id = ""
         self.retry: float | None = None
         self._first = True  # only the first line may begin with a byte order mark
-        self._after_cr = False  # the last chunk ended with CR; an LF at the start of the next one belongs to that
+        self._after_cr = False  # the last chunk ended with CR; an LF at the start of the next one belongs to that CR
         # There are two buffers: for the line being read, which may be cut, and for the event's data, which may be many
         # lines.
         self._line = _Bounded(max_message_size + _PREFIX)
@@ -100,7 +100,7 @@ class EventDecoder:
         if self._after_cr and chunk.startswith(b"\n"):  # the second half of a CRLF
             chunk = chunk[1:]
         self._after_cr = False
-        if b"\n" not in chunk and b"\r" not in chunk:  # a part of a long line; the search is as fast as memory
+        if b"\n" not in chunk and b"\r" not in chunk:  # a part of a long line; this search is very fast
             self._line.add(chunk)
             return
         # One call in C cuts the whole chunk, which keeps long streams cheap. `bytes.splitlines` splits at CR, LF and

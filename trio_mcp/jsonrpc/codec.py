@@ -1,4 +1,4 @@
-"""Bytes to messages and back. Malformed input becomes a `Malformed` value; nothing that a peer sends raises here.
+"""Bytes to messages and back. Malformed input becomes a `Malformed` value: nothing from a peer causes an exception.
 
 Envelopes are checked by hand and not by a model, because every message passes through here. The checks use ``type(x) is
 int``, because a bool must not pass as an integer.
@@ -45,20 +45,21 @@ __all__ = [
 ]
 
 DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
-"""Bytes. Chosen: large enough for a base64 photograph or a book, too small for a broken peer to exhaust the memory."""
+"""The default limit for the size of a message, in bytes (arbitrary): large enough for a photograph in Base64 or a book,
+too small for a broken peer to exhaust the memory."""
 HEAD = 4096
-"""Bytes kept of the beginning of an oversized message. Chosen: enough for its id, method and first parameters."""
+"""Bytes kept of the beginning of an oversized message (arbitrary): enough for its id, method and first parameters."""
 TAIL = 512
-"""Bytes kept of the end of such a message, where some peers write the id. Chosen: the longest id accepted there has 400
-characters."""
+"""Bytes kept of the end of an oversized message, where some peers write the id (arbitrary): the longest id that is
+accepted there has 400 characters."""
 
 _Item = Request | Notification | Response | ErrorResponse | Malformed
 
 LONG = 4096
-"""Bytes. If the text of a value has more bytes than this for each part of the value, the parts are checked one by one:
-searching the whole text for two words would cost as much as writing the JSON (measured)."""
+"""The size of a JSON text, in bytes for each part of its value, above which the parts are checked one by one for NaN
+and infinity: searching the whole text for these words would cost as much as writing the JSON (measured)."""
 
-# Messages. Chosen: a batch is handled as a whole, so one line must not contain any number of requests.
+# An arbitrary limit: a batch is handled as a whole, so one line must not contain an unlimited number of requests.
 MAX_BATCH = 1000
 
 
@@ -87,7 +88,7 @@ def parse(value: Any, size: int = 0) -> Incoming:
     if type(value) is dict:
         return _parse_object(value, size)
     if type(value) is list:
-        if not value:  # JSON-RPC 2.0, section 6, has an error for it
+        if not value:  # JSON-RPC 2.0, section 6, requires an error
             return Malformed(INVALID_REQUEST, "an empty batch")
         if len(value) > MAX_BATCH:
             return Malformed(INVALID_REQUEST, f"a batch of {len(value)} messages; at most {MAX_BATCH} are accepted")
@@ -173,7 +174,7 @@ def encode(message: Incoming) -> bytes:
     """Turn a message into one JSON text in UTF-8 that contains no newline.
 
     Raises:
-        TypeError: If it is a `Malformed` or a `TransportFailure`, which only ever arrive.
+        TypeError: If it is a `Malformed` or a `TransportFailure`, which are only ever received.
         ValueError: If its content can't be written as JSON (NaN, infinity, a lone surrogate, a foreign object).
     """
     plain = _as_json(message)
@@ -261,7 +262,7 @@ def _as_json(message: Incoming) -> dict[str, Any] | list[Any]:
 
 
 class Pieces:
-    """Bytes put together from pieces, in linear time."""
+    """A buffer that joins pieces of bytes, in linear time."""
 
     # A list of pieces would take too much memory: a peer can send a few bytes at a time, and every bytes object takes
     # many times that. `pydantic_core.from_json` would copy a bytearray, while a `BytesIO` returns its bytes uncopied.
@@ -399,7 +400,7 @@ def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
 
     Args:
         head: Its first `HEAD` bytes.
-        tail: Its last `TAIL` bytes; empty if it was cut off.
+        tail: Its last `TAIL` bytes; empty if the message was cut off.
         size: Its size in bytes.
         limit: The largest size accepted.
     """

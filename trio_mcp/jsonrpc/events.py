@@ -65,13 +65,14 @@ class IncomingRequest:
     Attributes:
         request: The envelope.
         metadata: The transport's metadata; not used here.
-        cancelled: Whether the peer has cancelled it, or the session is closed: nothing may be sent for it any more.
-        answered: Whether its response has been given.
-        running: Whether its handler has been started and not yet reported finished.
-        lane: The lane in which it runs, apart from the usual limit; None if it counts towards that limit.
+        cancelled: Whether the peer has cancelled the request, or the session is closed: nothing may be sent for it any
+            more.
+        answered: Whether the response has been given.
+        running: Whether the handler has been started and not yet reported finished.
+        lane: The lane with its own limit in which the request runs; None if it counts towards the usual limit.
         batch: The batch that its response belongs to, if any.
-        hold: Kept from its arrival until its handler has ended or it is dropped from the queue.
-        scope: The cancel scope of its handler, or another object with a `cancel` method; not used here.
+        hold: Kept from the arrival of the request until its handler has ended, or it is dropped from the queue.
+        scope: The cancel scope of the handler, or another object with a `cancel` method; not used here.
     """
 
     request: Request
@@ -86,13 +87,13 @@ class IncomingRequest:
 
     @property
     def open(self) -> bool:
-        """Whether something may still be sent for it."""
+        """Whether a message may still be sent for this request."""
         return not (self.cancelled or self.answered)
 
 
 @attrs.define(eq=False)
 class BatchInProgress:
-    """The responses to one incoming batch, kept until the last one is there (JSON-RPC 2.0, section 6).
+    """The responses to one incoming batch, kept until all of them are there (JSON-RPC 2.0, section 6).
 
     Attributes:
         waiting: How many responses are still missing.
@@ -117,7 +118,7 @@ class BatchInProgress:
 # `Peer.receive` returns events, in the order in which the session must act on them.
 @attrs.define
 class RequestStarted:
-    """The handler of a request is to be run now; when its task has ended, the session calls `Peer.finished`."""
+    """The handler of a request must be run now; when its task has ended, the session calls `Peer.finished`."""
 
     incoming: IncomingRequest
 
@@ -140,7 +141,7 @@ class Settled:
 
 @attrs.define
 class ProgressReceived:
-    """Progress arrived for one of our requests that asked for it; its token and value are valid, `size` is in bytes."""
+    """Valid progress arrived for one of our requests that asked for it; ``size`` is that of the message in bytes."""
 
     outgoing: OutgoingRequest
     params: dict[str, Any]

@@ -121,7 +121,7 @@ class Malformed:
 
 @attrs.frozen
 class Batch:
-    """Several messages in one (revision 2025-03-26 only)."""
+    """Several messages that are sent as one (revision 2025-03-26 only)."""
 
     items: tuple[Request | Notification | Response | ErrorResponse | Malformed, ...]
 

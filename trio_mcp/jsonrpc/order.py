@@ -1,4 +1,4 @@
-"""The order in which messages leave a queue: urgent ones first, within rules."""
+"""The order in which messages leave a queue: urgent ones first, within limits."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["MOST_IN_A_ROW", "MessageQueue"]
 T = TypeVar("T")
 
 MOST_IN_A_ROW: Final = 8
-"""How many urgent messages in a row overtake one that waits.
+"""How many urgent messages in a row may overtake one that waits.
 
-Chosen: enough for a burst, and the rest still gets one place in nine, however many urgent messages there are.
+An arbitrary choice: enough for a burst, while the other messages still get one place in nine.
 """
 
 
@@ -31,9 +31,9 @@ class MessageQueue(Generic[T]):
         wanted: Returns whether an item is still worth taking; others are dropped when their turn comes.
 
     Attributes:
-        plain: The entries that wait and are not urgent, in order: the serial number, the message and the item.
-        urgent: The urgent entries that wait, in order: the serial number, the highest serial number that the item must
-            not overtake, and the item.
+        plain: The waiting entries that are not urgent, in order: the serial number, the message and the item.
+        urgent: The waiting entries that are urgent, in order: the serial number, the highest serial number that the
+            item must not overtake, and the item.
     """
 
     # Serial numbers record the order of `put` across both lanes, even after `remove`. The lanes are attributes because
@@ -55,8 +55,8 @@ class MessageQueue(Generic[T]):
 
         Args:
             item: What `take` returns.
-            message: The message that the item represents; None for the place of a response.
-            urgent: Whether it overtakes others.
+            message: The message that the item represents; None if it stands for a response.
+            urgent: Whether the message may overtake others.
         """
         self._serial += 1
         if urgent:
@@ -86,7 +86,7 @@ class MessageQueue(Generic[T]):
                 self.urgent[0][0] < first or (self.urgent[0][1] < first and self._in_a_row < MOST_IN_A_ROW)
             ):
                 serial, _, item = self.urgent.popleft()
-                # Only an item that is taken counts: one that is dropped takes no place from others.
+                # Only an item that is taken counts: one that is dropped takes no turn away from others.
                 if not self._wanted(item):
                     continue
                 # An item that was put before the first plain one overtakes nothing, so it doesn't count.
@@ -98,7 +98,7 @@ class MessageQueue(Generic[T]):
             return self.plain.popleft()[2]
 
     def remove(self, item: T) -> None:
-        """Remove an item that waits."""
+        """Remove an item, if it is still waiting."""
         for lane in (self.plain, self.urgent):
             for entry in lane:
                 if entry[2] is item:
@@ -106,7 +106,7 @@ class MessageQueue(Generic[T]):
                     return
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all items."""
         self.plain.clear()
         self.urgent.clear()
 
@@ -126,7 +126,7 @@ _REFERRING: Final = ("notifications/cancelled", "notifications/progress")
 
 
 def _refers(message: Notification, other: object) -> bool:
-    """Return whether a message that is `_REFERRING` refers to one that was put before it."""
+    """Return whether a cancellation or a progress notification refers to an earlier message."""
     params = message.params or {}
     if message.method == "notifications/cancelled":
         return isinstance(other, Request) and other.id == params.get("requestId")

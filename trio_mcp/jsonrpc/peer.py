@@ -57,22 +57,22 @@ __all__ = ["Peer"]
 BATCH_REVISION = "2025-03-26"
 
 DEFAULT_MAX_INCOMING_BYTES = 64 * 1024 * 1024
-"""Bytes. Chosen: as large as one message may be (`codec.DEFAULT_MAX_MESSAGE_SIZE`)."""
+"""The default of ``max_bytes`` (arbitrary): as many as one message may have (`codec.DEFAULT_MAX_MESSAGE_SIZE`)."""
 
 MAX_EARLY = 64
-"""How many cancellations of unknown requests are remembered, and how many ids of requests, to recognize late
-cancellations. An arbitrary choice."""
+"""How many cancellations of unknown requests are remembered, and how many ids of recent requests, to recognize late
+cancellations (arbitrary)."""
 
 EARLY_TIME = 10.0
-"""Seconds for which such cancellations are remembered. Chosen: a cancellation overtakes its request by milliseconds,
-plus the time that a new connection takes."""
+"""How many seconds the cancellation of an unknown request is remembered (arbitrary): a cancellation overtakes its
+request by milliseconds, plus the time that a new connection takes."""
 
 LONGEST_ID = 100
-"""Characters, or bits, of an id that is remembered. Chosen: clients count, or use a UUID."""
+"""The longest id that is remembered, in characters or bits (arbitrary): most clients use a counter or a UUID."""
 
 
 class Peer:
-    """Everything in flight on one link.
+    """The requests in flight on one link, in both directions.
 
     Args:
         max_running: How many of the peer's requests run at once; each `Lane` has as many places of its own.
@@ -89,8 +89,8 @@ class Peer:
             a session, where each request names its revision.
         closed: Whether the link is closed: nothing is received or sent any more.
         next_id: The id of our next request.
-        running_count: The number of handlers that have been started and not yet reported `finished`, without those in
-            a `Lane`.
+        running_count: The number of handlers that have been started and not yet reported `finished`, not counting
+            those in a `Lane`.
         incoming_bytes: The bytes of the peer's requests whose handlers run or wait for a place.
         faults: How many faults of the peer have come in a row. Requests and responses to our requests reset the count;
             on a client, notifications do so as well.
@@ -148,7 +148,7 @@ class Peer:
 
     @property
     def queued_count(self) -> int:
-        """The number of the peer's requests that wait for a place."""
+        """The number of the peer's requests that wait until a handler can be started for them."""
         return len(self._queue)
 
     @property
@@ -244,7 +244,7 @@ class Peer:
         return message if incoming.batch is None else incoming.batch.close_one(message)
 
     def finished(self, incoming: IncomingRequest) -> IncomingRequest | None:
-        """Free the place of a handler whose task has ended; if the request has no response, give it up.
+        """Record that the task of a handler has ended, which frees its place; a request without a response is given up.
 
         Returns:
             The queued request that takes the place, whose handler is to be run now; None if nothing waits.
@@ -271,7 +271,7 @@ class Peer:
         return successor
 
     def _leave_queue(self, incoming: IncomingRequest) -> None:
-        """Release the bytes and the hold of a request that will never run."""
+        """Release the bytes and the `Hold` of a queued request that will never run."""
         self.incoming_bytes -= incoming.request.size
         if incoming.hold is not None:
             incoming.hold.release()
@@ -286,7 +286,7 @@ class Peer:
         Args:
             message: The message.
             metadata: The transport's metadata for it.
-            hold: Kept as long as any of the message's requests is queued or running.
+            hold: A `Hold` that is kept as long as any of the message's requests is queued or running.
         """
         if self.closed:
             return ()
@@ -385,7 +385,7 @@ class Peer:
             text = outcome.message[:500] if isinstance(outcome, ErrorData) else "a result"
             return self._fault(RemoteProtocolError(f"the peer reports an error that belongs to no request: {text}"))
         if self._was_ours(request_id):
-            return ()  # late or duplicate: the request is settled, most likely cancelled while the response was coming
+            return ()  # late or duplicate: the request is settled, most likely cancelled before the response arrived
         return self._fault(RemoteProtocolError(f"a response to request {show_id(request_id)}, which was never made"))
 
     def _was_ours(self, request_id: RequestId) -> bool:

@@ -1,4 +1,4 @@
-"""`ErrorMasking`: a middleware that gives each unexpected error a number, by which the operator finds it in the log."""
+"""`ErrorMasking`: a middleware that gives each unexpected error a number under which it appears in the log."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ from trio_mcp.types.input_required import INPUT_REQUIRED
 __all__ = ["LOGGER", "Logging", "described", "outcome_of"]
 
 LOGGER: Final = "trio_mcp.middleware"
-"""The name of the logger that the middleware here writes to."""
+"""The name of the logger that the ready-made middleware writes to by default."""
 
 LONGEST: Final = 200
-"""The maximum number of characters of a name, a URI or an error that are logged; chosen."""
+"""How many characters of a name, a URI or an error are logged at most (arbitrary)."""
 
 AHEAD: Final = 500
-"""How many characters beyond the logged part are examined, to recognise a secret that begins in it; chosen."""
+"""How many characters beyond the logged part are examined, to recognise a secret that begins in it (arbitrary)."""
 
 
 def described(context: Context[Any]) -> str:
@@ -48,7 +48,7 @@ def _masked(text: str, length: int) -> str:
 
 
 def outcome_of(result: dict[str, Any]) -> str:
-    """Return how a request that has a result ended."""
+    """Return how a request with this result ended: ok, with an error, or by asking for input."""
     if result.get("resultType") == INPUT_REQUIRED:
         return "asks for input"
     return "error" if result.get("isError") is True else "ok"

@@ -77,7 +77,7 @@ class RateLimit:
         # The time is at most that of an empty bucket: the clock of another run of Trio may be far ahead of this one.
         full_at = min(max(now, self._full_at.get(who, now)), now + capacity)
         wait = full_at + 1 / self.rate - (now + capacity)
-        # A little tolerance, as sums of floats miss a token by a billionth of a second.
+        # A little tolerance: sums of floats may be off by a billionth of a second.
         if wait > 1e-9:
             return wait
         self._full_at[who] = full_at + 1 / self.rate

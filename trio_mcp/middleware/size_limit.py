@@ -18,12 +18,12 @@ __all__ = ["SizeLimit"]
 
 @attrs.frozen
 class SizeLimit:
-    """Refuses results that are too large: a tool's becomes an error for the model, any other an error response.
+    """Refuses results that are too large: a tool's result becomes an error for the model, any other an error response.
 
     A result is not cut: half of a JSON text or of an image is worse than none, and a model can ask for less.
 
     Attributes:
-        max_bytes: The largest result that is sent, as JSON.
+        max_bytes: The size of the largest result that is sent, in bytes of JSON.
     """
 
     max_bytes: int = attrs.field(default=1_000_000, validator=validator(check_count))

@@ -21,7 +21,7 @@ class Timing:
     """Logs how long each request took, whether it succeeded, failed or was cancelled.
 
     Attributes:
-        slow: The number of seconds after which a request is logged as a warning.
+        slow: A request that took at least this many seconds is logged as a warning.
         level: The level of all other records.
         logger: The logger; ``trio_mcp.middleware`` by default.
     """

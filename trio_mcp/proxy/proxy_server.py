@@ -107,13 +107,13 @@ class ProxyFeature:
         except Exception as exc:
             error = single(exc)
             if isinstance(error, TransportError):
-                # For the upstream's link, this would be an McpError by now, so it is the client that has disconnected.
+                # A failure of the upstream's link would be an McpError by now: it is the client that has disconnected.
                 raise McpError(INTERNAL_ERROR, f"the client can't be asked: {error}") from None
             raise error from None
         return value.result if isinstance(value, Asked) else value
 
     async def _rounds(self, context: ServedContext[Any], upstream: Upstream) -> Any:
-        """Run one round of input; return the upstream's result, or the questions that it asks."""
+        """Send the request for one round of input; return the upstream's result, or the questions that it asks."""
         params = self._params(context, upstream)
         state = context.input_state
         if state is not None and context.rounds is not None:
@@ -159,7 +159,7 @@ class ProxyFeature:
         given = {
             key: value
             for key, value in context.meta.items()
-            # These keys belong to the hop between client and proxy; the request to the upstream gets its own.
+            # These keys belong to the link between client and proxy; the request to the upstream gets its own.
             if key != "progressToken" and not key.startswith("io.modelcontextprotocol/")
         }
         # A modern upstream learns from each request what the client can be asked; a legacy one has learned it from the

@@ -39,7 +39,7 @@ Answer = Callable[[str, Any, ServedContext[Any] | None], Awaitable[dict[str, Any
 
 
 class HandedOn(InputSources):
-    """Declares that every question can be answered, and passes the questions on.
+    """Declares that every question can be answered, and passes the questions on to the proxy's clients.
 
     Args:
         answer: ``async (method, params, call) -> answer`` for a server of the legacy era; the call is the client's call
@@ -98,7 +98,7 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
         question: Any = spec.message.from_wire({"method": method, "params": plain})
     except ValidationError as exc:
         raise McpError(INVALID_PARAMS, f"the upstream server's {method!r} is malformed: {brief(exc)}") from None
-    # `_meta` belongs to the hop from the upstream to the proxy.
+    # `_meta` belongs to the link between the upstream and the proxy.
     plain = {name: value for name, value in plain.items() if name != "_meta"}
     keys = [method]
     identity = None
@@ -133,7 +133,7 @@ PASSED_ON = (
     *("prompts/list", "prompts/get"),
     "completion/complete",
 )
-"""The methods that are passed on; every revision has them."""
+"""The methods that the proxy passes on to the upstream; every revision has them."""
 
 # Fields of a result that only the modern era has.
 _MODERN = ("resultType", "ttlMs", "cacheScope")

@@ -26,11 +26,11 @@ __all__ = ["CALL", "Heard", "UnansweredCalls"]
 
 Heard = Callable[["UnansweredCalls", Notification, RequestId | None], None]
 
-# Chosen: each takes an id and a weak reference, for as long as the connection lasts.
+# An arbitrary choice: each takes an id and a weak reference, for as long as the connection lasts.
 MAX_GIVEN_UP: Final = 1000
-"""How many given-up calls are remembered individually; of older ones, only whether all belonged to one client."""
+"""How many given-up calls are remembered; of older ones, only whether all of them belonged to one client."""
 CALL: Final = "call"
-"""The key in a question's metadata for the context of the client's call that the question is about, or None."""
+"""The metadata key for the context of the client's call that a question is about; the value is None if unknown."""
 
 
 class UnansweredCalls:
@@ -50,7 +50,7 @@ class UnansweredCalls:
 
     @contextlib.contextmanager
     def entered(self, context: ServedContext[Any]) -> Iterator[Callable[[OutgoingRequest], None]]:
-        """Track the request of a client's call while the block runs; yield a function to call with the request."""
+        """Track the request of a client's call while the block runs; yield a function to be called with the request."""
         entered: OutgoingRequest | None = None
 
         def opened(outgoing: OutgoingRequest) -> None:
@@ -82,7 +82,7 @@ class UnansweredCalls:
             self._older = oldest if same else _nobody
 
     def arrived(self, message: Incoming, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Look at a message from the upstream, in the order of arrival, and return its metadata with the call added."""
+        """Examine a message as it arrives from the upstream; return its metadata, with the call that it concerns."""
         related: RequestId | None = metadata.get(RELATED)
         # The call of a question is looked up here because its handler may run after the call has ended. A batch may
         # contain requests, and has one set of metadata for all of them.
@@ -106,7 +106,7 @@ class UnansweredCalls:
             self._given_up.pop(request_id, None)
 
     def all_of(self, client: object) -> bool:
-        """Return whether all of these calls belong to this client."""
+        """Return whether all unanswered calls belong to this client."""
         return (
             all(each.connection is client for each in self._waited_for.values())
             and all(each() is client for each in self._given_up.values())
@@ -117,7 +117,7 @@ class UnansweredCalls:
         """Return the call that a message from the upstream belongs to, if its client still waits for the call.
 
         Args:
-            related: The request that the message came with, if the transport knows. Otherwise the message belongs to
+            related: The request that the message came with, if the transport knows it. Otherwise the message belongs to
                 the last call, provided that all calls belong to one client.
         """
         if related is not None:

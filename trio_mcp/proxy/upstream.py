@@ -39,7 +39,7 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
 
-# The waits between two subscriptions, for as long as the connection lasts.
+# The waits before subscribing again, for as long as the connection lasts.
 _LISTENING = Backoff(longest=60.0, attempts=None)
 
 _LISTS = {
@@ -56,7 +56,7 @@ class Upstream:
     Args:
         proxy: The proxy.
         mirror: Called with the client each time a connection is made.
-        make_client: Makes a client.
+        make_client: Makes a client for each new connection.
         given: A client to use instead of making one.
 
     Attributes:
@@ -89,10 +89,10 @@ class Upstream:
     # --- the connection ------------------------------------------------------------------------------------------
 
     async def open(self, nursery: trio.Nursery) -> None:
-        """Connect.
+        """Connect to the upstream.
 
         Raises:
-            TrioMcpError: If that fails.
+            TrioMcpError: If connecting fails.
         """
         self._nursery = nursery
         await self.connected()
@@ -108,7 +108,7 @@ class Upstream:
         return self.client
 
     async def aclose(self) -> None:
-        """Close the connection, unless the program owns it."""
+        """Close the connection, unless the program has provided the client."""
         if self._given is None and self._connected:
             await self.client.aclose()
 
@@ -188,7 +188,7 @@ class Upstream:
 
     @property
     def name(self) -> str:
-        """The upstream's name for itself, or the proxy's name."""
+        """The name that the upstream gives itself, or else the proxy's name."""
         info = self.client.server_info if hasattr(self, "client") else None
         return self._proxy.info.name if info is None else info.name
 
@@ -215,7 +215,7 @@ class Upstream:
         return self._log_level is not None and SEVERITY[self._log_level] <= SEVERITY[level]
 
     async def tell(self, method: str) -> None:
-        """Send the upstream a notification, if it is connected and speaks the legacy era."""
+        """Send the upstream a notification, if it is connected and speaks a legacy revision."""
         if self._connected and not self.client.session.modern:
             with contextlib.suppress(TrioMcpError):
                 await self.client.session.send_notification(method)
@@ -258,7 +258,7 @@ class Upstream:
         Args:
             calls: The calls that the upstream has not responded to.
             notification: The notification.
-            related: The request that the notification came with, if the transport knows.
+            related: The request that the notification came with, if the transport knows it.
         """
         method, params = notification.method, notification.params or {}
         if method == "notifications/message":
@@ -306,7 +306,7 @@ class Upstream:
     async def _listen(
         self, client: Client, heard: Callable[[Any], None], missed: Callable[[], None], **wanted: Any
     ) -> None:
-        """Listen for changes until the connection is lost; resubscribe if a subscription ends before (modern era).
+        """Listen for changes until the connection is lost; resubscribe if a subscription ends earlier (modern era).
 
         Args:
             client: The connection.

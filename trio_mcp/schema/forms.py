@@ -15,7 +15,7 @@ from trio_mcp.schema.validator import SchemaError, SchemaValidator
 
 __all__ = ["Form"]
 
-# The maximum number of fields that an error message lists. Chosen: a server's form may have any number.
+# The maximum number of fields that an error message lists (arbitrary): a server's form may have any number.
 MAX_SHOWN_FIELDS = 10
 
 

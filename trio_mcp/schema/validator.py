@@ -41,11 +41,11 @@ DIALECTS = (
 # error messages quote the value, so their bytes are limited, too.
 MAX_EXPLAINED_ERRORS = 100_000
 MAX_EXPLAINED_BYTES = 50_000_000
-# How many errors are shown, and how many characters of each. Chosen: a person or a model reads them as one line.
+# How many errors are shown, and how many characters of each (arbitrary): a person or a model reads them as one line.
 MAX_EXPLANATIONS = 3
 MAX_EXPLANATION = 300
 
-# Chosen: far beyond real schemas. They bound the time to compile a schema, and the depth of the library's recursion.
+# Arbitrary limits, far beyond real schemas, on the time to compile a schema and the depth of the library's recursion.
 MAX_SUBSCHEMAS = 10_000
 MAX_SCHEMA_DEPTH = 100
 
@@ -78,7 +78,7 @@ class Part:
     """One subschema, and the subschemas that it applies, by the place they examine.
 
     Attributes:
-        cost: The cost of one look, for the subschema's own keywords.
+        cost: The cost of examining a place once, for the subschema's own keywords.
         patterns: The number of patterns that the subschema matches against a string.
         key_patterns: The number of patterns that the subschema matches against each key.
         factor: How often the subschemas at the same place may be evaluated for one evaluation of this one.
@@ -112,7 +112,7 @@ _NOTHING = Part(rank=-1)  # `true` and `false`, which apply nothing and are shar
 
 
 def take_apart(schema: dict[str, Any]) -> Part:
-    """Take a schema apart, and return the part of its root.
+    """Take a schema apart into its subschemas, and return the `Part` of its root.
 
     Raises:
         SchemaError: If the schema is too large, or one of its references can't be followed.
@@ -121,7 +121,7 @@ def take_apart(schema: dict[str, Any]) -> Part:
 
 
 class _Dismantling:
-    """Takes one schema apart."""
+    """Takes one schema apart into its subschemas."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
@@ -137,7 +137,7 @@ class _Dismantling:
         self._rank()
 
     def _visit(self, schema: Any) -> Part:
-        """Return the part of a subschema, after entering everything below it."""
+        """Return the `Part` of a subschema, after recording it and all subschemas below it."""
         # Subschemas are identified by object, so one that several places refer to is entered once. A list of pending
         # subschemas replaces recursion, which a hostile schema could make too deep.
         if not isinstance(schema, dict):
@@ -231,7 +231,7 @@ class _Dismantling:
         return target
 
     def _rank(self) -> None:
-        """Rank the parts so that each comes after those that apply it at the same place; refuse circles."""
+        """Rank the parts so that each comes after those that apply it at the same place; refuse circular references."""
         # A topological sort. A circle in `here` consumes no input, so a validator would recurse forever.
         waiting = dict.fromkeys((part for part, _ in self._parts.values()), 0)
         for part in waiting:
@@ -249,7 +249,7 @@ class _Dismantling:
 
 
 def _own_cost(schema: dict[str, Any]) -> int:
-    """Return the cost of one look apart from subschemas: comparisons, and names to look up."""
+    """Return the cost of examining a place by a schema's own keywords: comparisons, and names to look up."""
     cost = 1 + len(_map(schema, "properties")) + len(_list(schema, "required"))
     cost += sum(len(_list(schema, key)) for key in _LISTS)
     # Each required name is looked up. `dependencies` may contain lists of names or schemas.
@@ -266,7 +266,7 @@ def _own_cost(schema: dict[str, Any]) -> int:
 
 
 def _comparison(value: Any) -> int:
-    """Return the cost of comparing a value with this one."""
+    """Return the cost of comparing another value with this one."""
     cost, pending = 0, [value]
     while pending:
         current = pending.pop()
@@ -289,7 +289,7 @@ def _list(schema: dict[str, Any], key: str) -> list[Any]:
 
 
 def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield the subschemas that examine the same place as the schema."""
+    """Yield the subschemas that examine the same place in a value as the schema does."""
     for key in _LISTS:
         yield from _list(schema, key)
     for key in _SINGLE:
@@ -313,14 +313,14 @@ def _children(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 MAX_WORK = 2_000_000
-"""The maximum number of looks in one validation. As measured, they take 0.1 s for a usual schema, and a few seconds
-for the worst one found."""
+"""The maximum number of looks in one validation; a look is one examination of a place by a simple subschema. As
+measured, this many take 0.1 s for a usual schema, and a few seconds for the worst one found."""
 MAX_DEPTH = 200
-"""The maximum depth of a value, as in the JSON parser. The library overflows its stack only beyond that."""
+"""The maximum depth of a value, as in the JSON parser. The library's stack overflows only at greater depths."""
 MAX_HOPS = 2_000
-"""The maximum depth of nested subschemas during a validation. The library overflows its stack only beyond that."""
+"""The maximum depth of nested subschemas during a validation. The library's stack overflows only at greater depths."""
 
-# Chosen: a bound on the memory that a schema with ever new combinations of subschemas can take.
+# An arbitrary bound on the memory that a schema with ever new combinations of subschemas can take.
 MAX_STATES = 2_000
 _NEW_STATE = 200  # computing a state takes as long as this many looks
 
@@ -330,7 +330,7 @@ _Lookers: TypeAlias = dict[Part, int]
 
 
 class CostModel:
-    """The possible costs of validations against one schema.
+    """A model of what validating values against one schema may cost.
 
     Args:
         root: The schema, taken apart.
@@ -347,14 +347,14 @@ class CostModel:
 
     @property
     def states_kept(self) -> int:
-        """The number of states that have been computed and are kept."""
+        """The number of states that have been computed so far and are cached."""
         return len(self._states)
 
     def work(self, value: Any) -> int:
-        """Count the looks that validating a value could take.
+        """Count the looks, the units of cost, that validating a value could take.
 
         Raises:
-            SchemaError: If the looks are too many, or the value or the references are nested too deeply.
+            SchemaError: If there are too many, or the value or the references are nested too deeply.
         """
         # States are dropped only between validations: during a validation, the states in use refer to each other.
         if len(self._states) > MAX_STATES:
@@ -388,9 +388,9 @@ class CostModel:
         return work
 
     def errors(self, value: Any) -> tuple[int, int]:
-        """Count the errors that a value could have, and the bytes of the value and of paths that they could quote.
+        """Count the errors that a value could have, and the bytes that their messages could quote.
 
-        Call this after `work`, which bounds the walk.
+        The messages quote the value and the paths of the errors. Call this after `work`, which bounds the walk.
         """
         # Every look at a place may find an error, whose message quotes the value at the place and the path to it.
         count = echo = 0
@@ -479,7 +479,7 @@ class _State:
         return self._names.work + matches * (self._model.per_match + len(key) * self._model.per_byte)
 
     def _next(self, sent: Callable[[Part], list[Part]]) -> _State:
-        """Return the state of a place below, which is examined by the parts that each part here sends there."""
+        """Return the state of a place below; ``sent`` returns the parts that examine it because of a part here."""
         lookers: _Lookers = {}
         for part, times in self._here.items():
             for looker in sent(part):
@@ -488,7 +488,7 @@ class _State:
 
 
 def _spread(lookers: _Lookers) -> tuple[_Lookers, int]:
-    """Add all parts that these apply at the same place; return them with their counts, and the depth of nesting.
+    """Add all parts that these parts apply at the same place; return them with their counts, and the depth of nesting.
 
     The parts are visited in the order of their ranks, so that a part's count is complete before it is passed on.
     """
@@ -507,7 +507,7 @@ def _spread(lookers: _Lookers) -> tuple[_Lookers, int]:
 
 
 class SchemaValidator:
-    """A compiled schema.
+    """A compiled schema that values can be validated against, at a bounded cost.
 
     Args:
         schema: A JSON Schema, as plain data: an object, or true or false.
@@ -542,7 +542,7 @@ class SchemaValidator:
             return f"the value is not JSON: {_line(str(exc))}"
 
     def broken(self, value: Any) -> list[tuple[str, str]]:
-        """Return the keywords that a value breaks, each with a JSON pointer to the place in the value.
+        """Return the keywords that a value violates, each with a JSON pointer to the place in the value.
 
         Raises:
             SchemaError: If the validation or the explanation would cost too much.
@@ -580,7 +580,7 @@ def compiled(
     Args:
         schema: The schema.
         formats: Whether to check ``format``, too.
-        mask: The text that error messages have in place of values.
+        mask: The text that error messages contain in place of values.
 
     Raises:
         SchemaError: If the schema is invalid.

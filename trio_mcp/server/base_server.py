@@ -63,16 +63,16 @@ __all__ = ["TRANSPORTS", "BaseServer", "core_of"]
 TRANSPORTS = ("stdio", "http", "sse", "websocket", "tcp", "unix")
 """The values of ``transport`` that `Server.run` accepts."""
 
-# An arbitrary choice. Without a limit, a thread that hangs would keep the process alive after its client had exited.
+# Without a limit, a thread that hangs would keep the process alive after its client had exited.
 EXIT_GRACE = 5.0
-"""Seconds that code which can't be cancelled may keep the process alive after the link has closed."""
+"""How many seconds code that can't be cancelled may keep the process alive after the link has closed (arbitrary)."""
 
 REFUSALS: Final = (OSError, TypeError, ValueError, RuntimeError, TrioMcpError)
-"""The errors that the caller's arguments or the machine can cause here."""
+"""The errors in `BaseServer.run` that the caller's arguments or the machine can cause."""
 
 
 class BaseServer:
-    """A server without features, which subclasses add. The arguments are those of `Server`.
+    """A server without features; subclasses add them. The arguments are those of `Server`.
 
     Attributes:
         info: The server's name, version and description.
@@ -271,8 +271,8 @@ class BaseServer:
         Args:
             host: The address to listen on.
             port: The port to listen on.
-            shutdown: Set it to end the server: it refuses new work, ends streams, and gives requests under way
-                ``grace`` seconds.
+            shutdown: Set this event to end the server: it then refuses new work, ends streams, and gives requests under
+                way ``grace`` seconds.
             task_status: Receives the URL, or the first of several.
             settings: Those of `ServeSettings` and `HttpSettings`, such as ``allowed_hosts``.
 
@@ -320,8 +320,8 @@ class BaseServer:
 
         The URL begins with ``ws://`` or ``wss://``. Its path is given as ``websocket_path`` or ``path``, which mean the
         same here; the default is ``/mcp``. ``sse_path`` is ignored, as there is only one endpoint. ``runner`` defaults
-        to ``"h11"`` on Linux. At the end each client is told that the server ends (code 1012). To serve WebSockets
-        alongside all other clients, use ``serve_http(websocket_path="/mcp")``.
+        to ``"h11"`` on Linux. At the end each client is told that the server is shutting down (code 1012). To serve
+        WebSockets alongside all other clients, use ``serve_http(websocket_path="/mcp")``.
 
         Raises:
             ValueError: If ``path`` and ``websocket_path`` differ.
@@ -361,7 +361,7 @@ class BaseServer:
         """Serve TCP until ``shutdown`` is set, then finish the requests under way. Each connection is one client.
 
         ``url = await nursery.start(server.serve_tcp)`` returns ``tcp://127.0.0.1:8000``, or ``tls://…``, with the port
-        actually bound; port 0 picks a free one. Every user of the machine can connect to a port of 127.0.0.1: a Unix
+        actually bound; port 0 picks a free one. Every user of the machine can connect to a port on 127.0.0.1: a Unix
         socket (`serve_unix`) keeps others out. Sockets that a service manager hands over (``LISTEN_FDS``) are used
         instead of any address.
 
@@ -372,8 +372,8 @@ class BaseServer:
                 ``load_cert_chain``. If it requires certificates from clients (``verify_mode``), handlers find the
                 client's certificate in ``ctx.transport_metadata["certificate"]``.
             allow_remote: Whether the server may be reachable from other machines without TLS.
-            shutdown: Set it to end the server: it accepts no more connections, refuses new requests, and gives those
-                under way ``grace`` seconds.
+            shutdown: Set this event to end the server: it then accepts no more connections, refuses new requests, and
+                gives those under way ``grace`` seconds.
             task_status: Receives the URL.
             settings: Those of `SocketSettings`, such as ``max_connections``.
 
@@ -449,12 +449,13 @@ class BaseServer:
     def asgi_app(self, options: HttpOptions | None = None, **settings: Unpack[HttpSettings]) -> AsgiApp:
         """Return the server as an ASGI application, for an ASGI server on Trio or to mount in another application.
 
-        The ASGI server starts and ends ``app = server.asgi_app()``: ``hypercorn -k trio module:app``. If mounted, it
-        starts with the application around it: ``FastAPI(lifespan=app.lifespan)``. It also runs inside
-        ``async with app:``. Ending it cancels requests under way.
+        With ``app = server.asgi_app()``, the ASGI server starts and ends the application:
+        ``hypercorn -k trio module:app``. If mounted, it starts and ends with the application around it:
+        ``FastAPI(lifespan=app.lifespan)``. It also runs inside ``async with app:``. Ending it cancels requests under
+        way.
 
         Args:
-            options: The options of the endpoint, for endpoints that share them.
+            options: The options of the endpoint, which other endpoints may share.
             settings: Those of `HttpSettings`; they replace those of ``options``. ``path`` is relative to the place
                 where the application is mounted.
         """
@@ -475,7 +476,7 @@ class BaseServer:
 
         Over stdio: when the client has closed its end, running tools are cancelled (see `SessionOptions`) and the
         process exits. A tool that can't be cancelled gets five seconds, then the process exits with status 1.
-        Over the other transports: SIGINT or SIGTERM shuts the server down gracefully, a second signal at once.
+        Over the other transports: SIGINT or SIGTERM shuts the server down gracefully; a second signal ends it at once.
 
         Args:
             transport: ``"stdio"``, ``"http"``, ``"sse"``, ``"websocket"``, ``"tcp"`` or ``"unix"``.
@@ -532,7 +533,7 @@ class BaseServer:
 
 
 def core_of(server: BaseServer) -> Core:
-    """Return the `Core` of a server. As a function, it does not appear in editors among the methods of a server."""
+    """Return the `Core` of a server. This is a function so that editors don't offer it among a server's methods."""
     return server._core  # noqa: SLF001 - this module is its owner
 
 

@@ -1,7 +1,7 @@
 """Change notifications: one fan-out to the listeners of both eras.
 
-Announcing a change costs the same with one listener or a thousand: it marks the topic, and a task of the run tells the
-listeners, a slice at a time. A listener whose link has room is told at once. If the link is full, the listener keeps a
+Announcing a change costs the same with one listener or a thousand: it marks the topic, and a background task tells the
+listeners, some at a time. A listener whose link has room is told at once. If the link is full, the listener keeps a
 set of topics, and its own task waits for room. So a listener has at most one pending notification for each topic,
 several changes become one notification, and a listener that does not read does not delay the others.
 
@@ -41,13 +41,13 @@ LIST_CHANGES = (TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED)
 Topic: TypeAlias = tuple[str, str | None]
 """The method of a notification, and the URI of its resource, or None for a list."""
 
-# Chosen: more than a person can keep an eye on, and a bound on the memory that one client can use.
+# An arbitrary choice: more than a person can keep an eye on, and a bound on the memory that one client can use.
 MAX_SUBSCRIPTIONS = 1000
-"""The number of resources that one client may watch."""
+"""How many resources one client may watch."""
 
-# Chosen: enough to make the switch between tasks cheap, and few enough for an unnoticeable delay.
+# An arbitrary choice: enough to make the switch between tasks cheap, and few enough for an unnoticeable delay.
 SLICE = 64
-"""The number of listeners that are told before other tasks run."""
+"""How many listeners are told of a change before other tasks get a turn."""
 
 
 class Listener:
@@ -96,14 +96,14 @@ class Listener:
 
     def tell(self, topic: Topic) -> None:
         """Tell the listener of a change, at once if nothing else waits and its link has room."""
-        # The topic may have been removed since this listener was put into the slice that is being told.
+        # The topic may have been removed since this listener was put into the slice that is being notified.
         if topic not in self.topics or (self._idle and self._send(topic)):
             return
         self._dirty[topic] = None
         self._wake()
 
     def forget(self, topic: Topic) -> None:
-        """Drop a pending change."""
+        """Drop the pending change of a topic, if there is one."""
         self._dirty.pop(topic, None)
 
     def end(self) -> None:
@@ -181,7 +181,7 @@ class Changes:
         return tuple(self._changed)
 
     def add(self, listener: Listener, topic: Topic) -> None:
-        """Notify a listener of a topic from now on."""
+        """Notify a listener of changes to a topic from now on."""
         listener.topics.add(topic)
         others = self._listeners.setdefault(topic, {})
         if not others and self._heard is not None:
@@ -189,7 +189,7 @@ class Changes:
         others[listener] = None
 
     def remove(self, listener: Listener, topic: Topic) -> None:
-        """Stop notifying a listener of a topic, and drop a pending change of the topic."""
+        """Stop notifying a listener of changes to a topic, and drop a pending one."""
         if topic not in listener.topics:
             return
         listener.topics.discard(topic)
@@ -209,7 +209,7 @@ class Changes:
             self.remove(listener, topic)
 
     def announce(self, method: str, uri: str | None = None) -> None:
-        """Notify all listeners of a topic soon. Returns at once, from any thread, even after the run."""
+        """Notify all listeners of a topic soon. Returns at once, from any thread, even after the run has ended."""
         topic = (method, uri)
         # A topic without listeners is never stored, which bounds `_changed` whatever URIs a server announces.
         if topic not in self._listeners:
@@ -232,7 +232,7 @@ class Changes:
             self._parked.unpark()
 
     def tell_all(self) -> None:
-        """Tell listeners of all pending changes at once."""
+        """Tell the listeners of all pending changes, without letting other tasks run in between."""
         # Slices are not needed at the end of the run, when no other task needs its turn.
         while self._changed or self._waiting:
             self._tell_some()
@@ -279,7 +279,7 @@ class Audience:
         self._ending = False
 
     def add_lasting(self, listener: Listener) -> None:
-        """Add the listener that lasts as long as the session."""
+        """Add the listener of the legacy-era session, which lasts as long as the session."""
         self._lasting = listener
         self._listeners.add(listener)
 
@@ -289,10 +289,10 @@ class Audience:
         return sum(len(listener.waiting) for listener in self._listeners)
 
     def check_room_for(self, topics: Collection[Topic]) -> None:
-        """Refuse a client that watches too many resources.
+        """Refuse topics with which the client would watch too many resources.
 
         Raises:
-            McpError: If the client would watch more than `MAX_SUBSCRIPTIONS` resources with these topics.
+            McpError: If the client would watch more than `MAX_SUBSCRIPTIONS` resources.
         """
         # All requests of the client count together: a thousand subscriptions/listen with one URI each cost as much as
         # one with a thousand URIs.
@@ -302,7 +302,7 @@ class Audience:
 
     @contextlib.contextmanager
     def listening(self, listener: Listener, topics: Collection[Topic]) -> Iterator[None]:
-        """Notify a request of this client of changes to these topics while the block runs."""
+        """Notify the listener of one of this client's requests of changes to these topics while the block runs."""
         self._listeners.add(listener)
         try:
             for topic in topics:

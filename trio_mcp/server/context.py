@@ -76,7 +76,7 @@ class Context(RequestContext, Generic[StateT]):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The HTTP header fields of the request, by name in lower case; empty where there is no HTTP.
+        """The HTTP header fields of the request, by name in lower case; empty if it did not come over HTTP.
 
         Over WebSocket they are those of the handshake. A field that was sent more than once has its values joined by
         commas, a cookie by semicolons.
@@ -233,7 +233,7 @@ class Context(RequestContext, Generic[StateT]):
         await self.log("error", data, logger)
 
     def close_stream(self, retry: float | None = None) -> bool:
-        """End the HTTP response that carries this request, so that it isn't held open for long; the client reconnects.
+        """End the HTTP response to this request, so that it isn't held open for long; the client reconnects.
 
         The client is told when to reconnect, and then gets the messages sent meanwhile, and the result. This needs
         an event store (``HttpOptions(event_store=…)``) and a client that has an event id to resume from: a client of
@@ -259,7 +259,8 @@ class Context(RequestContext, Generic[StateT]):
             retry: Seconds until the client should reconnect; ``HttpOptions(retry=…)`` by default.
 
         Returns:
-            Whether the client had it open (2025-11-25 `basic/transports`, Listening for Messages from the Server, 4).
+            Whether the client had such a response open (2025-11-25 `basic/transports`, Listening for Messages from the
+            Server, 4).
         """
         return self._sink.close_stream(None, retry)
 
@@ -279,7 +280,7 @@ class Context(RequestContext, Generic[StateT]):
         ``trio.from_thread.run(ctx.elicit, "Who are you?", Person)``.
 
         Args:
-            message: The question, for the user.
+            message: The question, to be shown to the user.
             model: A flat pydantic model: strings, numbers, booleans, and choices of strings (`Literal`, `enum.Enum`, or
                 a list of either). Fields may be optional or have defaults.
             key: The key of the question in the modern era; by default its number in the order of asking.
@@ -316,8 +317,8 @@ class Context(RequestContext, Generic[StateT]):
         Otherwise this is like `elicit`.
 
         Args:
-            message: The reason, for the user.
-            url: The page.
+            message: The reason, to be shown to the user.
+            url: The URL of the page.
             elicitation_id: The id to pass to `Server.notify_elicitation_complete` later (2025-11-25 only). A random one
                 by default, found in the returned object's ``elicitation_id``.
             key: As in `elicit`.
@@ -463,9 +464,9 @@ class Context(RequestContext, Generic[StateT]):
     async def gather(self, *requests: InputRequest[Any]) -> tuple[Any, ...]:
         """Ask several questions at once: ``name, roots = await ctx.gather(ctx.elicit(…), ctx.list_roots())``.
 
-        In the modern era they are one round, and the function runs again from its start when all answers have arrived:
-        see `elicit`. In the legacy era they are concurrent requests; if one fails, the others are cancelled and the
-        call fails.
+        In the modern era they are asked in one round, and the function runs again from its start when all answers have
+        arrived: see `elicit`. In the legacy era they are concurrent requests; if one fails, the others are cancelled
+        and the call fails.
         """
         from trio_mcp.server.input.questions import InputRequest
 
@@ -500,7 +501,7 @@ class Context(RequestContext, Generic[StateT]):
 
     @property
     def input_responses(self) -> Mapping[str, InputResponse]:
-        """The answers so far by key, as wire models; for a function that has returned `InputRequired` before."""
+        """The answers received so far, by key, as wire models; for a function that has returned `InputRequired`."""
         # Outside a round, this is empty and not an error: a function may look here before it has asked anything.
         rounds = self._served.rounds
         return {} if rounds is None else rounds.responses
@@ -516,7 +517,8 @@ refuse_attributes(Context)
 
 
 class ServedContext(Context[StateT]):
-    """A context with the attributes that only the library uses. Handlers see a `Context`, so editors don't offer them.
+    """A context with the attributes that only the library uses. Handlers see a `Context`, so that editors
+    don't offer these attributes.
 
     Attributes:
         connection: The client that sent the request.

@@ -1,4 +1,4 @@
-"""`Core`, the inside of a server: the part that its runs, its transports and the command line use."""
+"""`Core`, the internals of a server: the part that its runs, its transports and the command line use."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from trio_mcp.server.input.options import InputOptions, InputRun
 from trio_mcp.server.run import Run
 from trio_mcp.session.limits import SessionOptions
 
-if TYPE_CHECKING:  # most servers never ask
+if TYPE_CHECKING:  # most servers never ask for input
     from trio_mcp.server.input.request_state import StateSealer
 
 __all__ = ["Core"]
 
 
 class Core:
-    """The inside of a server. Its kind (`Server` or `ProxyServer`) adds features and functions.
+    """The internals of a server. The class around it (`Server` or `ProxyServer`) adds features and functions.
 
     Attributes:
         settings: The part of the server's settings that its features need.
         identity: The server's declaration to clients: info, capabilities, instructions, revisions.
         options: Limits, timeouts and hooks of each session.
         input: How functions ask for input.
-        lifespan: Makes the context manager around each run; None without one.
+        lifespan: Makes the context manager around each run; None without a lifespan.
         sealer: Makes and reads the ``requestState`` of requests that wait for input.
         dispatch: Finds the handler of a request and calls it.
         make_context, answer: Make the context of a request, and return the result for it.
@@ -79,7 +79,7 @@ class Core:
         self.watcher = watcher
 
     def _make_sealer(self) -> StateSealer:
-        from trio_mcp.server.input.request_state import StateSealer  # deferred: most servers never ask
+        from trio_mcp.server.input.request_state import StateSealer  # deferred: most servers never ask for input
 
         return StateSealer(self.settings.info.name, self.input.key)
 

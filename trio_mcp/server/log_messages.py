@@ -1,4 +1,4 @@
-"""Log messages to the client of a request (`server/utilities/logging`), and a `logging.Handler` that sends them."""
+"""Log messages for the client that made a request (`server/utilities/logging`), and a `logging.Handler` for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _LEAST = (logging.INFO, logging.INFO + 1, logging.WARNING, logging.ERROR, loggin
 
 CURRENT: ContextVar[tuple[RequestContext, trio.lowlevel.TrioToken]] = ContextVar("the request that is served here")
 """The context of the current request, and the Trio run that serves it. Set in the request's task, and so inherited by
-its child tasks and threads. A parked handler keeps its context while the request inside it changes."""
+its child tasks and threads. A handler that is parked between two requests keeps the context, while the request in the
+context changes."""
 
 
 def severity_of(level: Any) -> int:
@@ -158,5 +159,5 @@ class McpLogHandler(logging.Handler):
 
 
 def _level_of(number: int) -> str:
-    """Return the protocol's level for a level number of `logging`; this is never alert or emergency."""
+    """Return the protocol's level for one of the level numbers of `logging`; never alert or emergency."""
     return _LEVELS[bisect.bisect_right(_LEAST, number)]

@@ -38,7 +38,7 @@ _BEGINNINGS: Final = (
     (rb"%PDF-", "application/pdf"),
     (rb"PK\x03\x04", "application/zip"),
 )
-# These are common names of formats that `mimetypes` has under another name or, in some versions of Python, not at all.
+# These are common names of formats that `mimetypes` lists under another name or, in some Python versions, not at all.
 _FORMATS: Final = {
     "avif": "image/avif",
     "jpg": "image/jpeg",
@@ -74,7 +74,7 @@ def _size(data: bytes) -> str:
 class Image(_Media):
     """A picture that a tool, a resource or a prompt returns: ``Image(data=png)`` or ``Image("map.png")``.
 
-    The file is read at once. So a sync function reads it in its thread; an async one should write
+    The file is read at once. In a sync function, that happens in the function's thread; an async function should use
     ``await trio.to_thread.run_sync(Image, path)``. The path is opened as it is: if a client has chosen it, pass it
     through `safe_join` first.
 
@@ -85,8 +85,8 @@ class Image(_Media):
             bytes, or from the name of the file.
 
     Attributes:
-        data: The bytes.
-        mime_type: The media type.
+        data: The bytes of the picture.
+        mime_type: The media type of the picture.
 
     Raises:
         TypeError: If not exactly one of path and data is given, or the one given is of the wrong type.
@@ -115,8 +115,8 @@ class Audio(_Media):
     """A sound that a tool, a resource or a prompt returns: ``Audio("bell.wav")``. The arguments are those of `Image`.
 
     Attributes:
-        data: The bytes.
-        mime_type: The media type.
+        data: The bytes of the sound.
+        mime_type: The media type of the sound.
     """
 
     data: bytes = attrs.field(repr=_size)
@@ -139,7 +139,8 @@ class Audio(_Media):
 class File(_Media):
     """A file that a tool, a resource or a prompt returns: ``File("report.pdf")``. It is read as `Image` reads it.
 
-    It is sent as an embedded resource: as text if its kind is text and it is UTF-8, else as a blob.
+    It is sent as an embedded resource: as text if its media type is textual and its bytes are UTF-8, otherwise as a
+    blob.
 
     Args:
         path: A file to read, of 32 MiB at most.
@@ -149,9 +150,9 @@ class File(_Media):
         name: The name that the client sees; by default that of the file, without its directory.
 
     Attributes:
-        data: The bytes.
-        mime_type: The media type.
-        name: The name.
+        data: The bytes of the file.
+        mime_type: The media type of the file.
+        name: The name that the client sees.
 
     Raises:
         TypeError, ValueError, OSError: As for `Image`, except that a file may be of an unknown kind.
@@ -186,7 +187,7 @@ MEDIA: Final = (Image, Audio, File)
 
 
 def block_of(value: Image | Audio | File | bytes) -> ImageContent | AudioContent | EmbeddedResource | TextContent:
-    """Return a value as a content block; the kind of plain bytes is guessed."""
+    """Return a value as a content block; the media type of plain bytes is guessed from their content."""
     if isinstance(value, bytes):
         kind = _kind_by_beginning(value) or ""
         if kind.startswith("image/"):
@@ -205,7 +206,7 @@ def block_of(value: Image | Audio | File | bytes) -> ImageContent | AudioContent
 
 
 def contents_of(value: Image | Audio | File, uri: str) -> TextResourceContents | BlobResourceContents:
-    """Return a value as the contents of a resource."""
+    """Return a picture, sound or file as the contents of a resource."""
     from trio_mcp.types.resources import BlobResourceContents, TextResourceContents
 
     if (

@@ -1,4 +1,4 @@
-"""The arguments of a server other than its name."""
+"""The keyword arguments of `Server`, that is, everything but the name; a proxy shares some of them."""
 
 import contextlib
 import inspect
@@ -17,7 +17,7 @@ from trio_mcp.types.versions import REVISIONS
 __all__ = ["Lifespan", "ProxyOptions", "ServerOptions"]
 
 Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
-"""``async with lifespan(server) as state``."""
+"""A function that is used as ``async with lifespan(server) as state`` around each run of a server."""
 
 
 def _check_lifespan(name: str, value: object) -> None:
@@ -28,7 +28,7 @@ def _check_lifespan(name: str, value: object) -> None:
 
 def _check_middleware(name: str, value: Sequence[object]) -> None:
     for each in value:
-        # For a class, the parentheses were forgotten.
+        # If this is a class, the parentheses after it were forgotten.
         if not callable(each) or isinstance(each, type) or not accepts(each, 2):
             raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
 
@@ -70,7 +70,7 @@ class ProxyOptions(TypedDict, total=False):
 
 
 class ServerOptions(ProxyOptions, total=False):
-    """The arguments of a `Server` other than its name: those of `ProxyOptions`, and these.
+    """The keyword arguments of `Server`, that is, everything but the name: those of `ProxyOptions`, and these.
 
     Attributes:
         lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio

@@ -1,4 +1,4 @@
-"""Return values: a tool's output schema, structured content, and content blocks."""
+"""The return values of tools: their output schemas, and how they become structured content and content blocks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 _SCALARS = (int, float, str, bool)
-# Return annotations that say nothing about a value; such a tool has no output schema.
+# Return annotations that say nothing about a value; a tool with one of these has no output schema.
 _UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
 
 
@@ -74,7 +74,7 @@ def _is_block(value: Any) -> bool:
 
 
 class OutputError(Exception):
-    """The tool returned something that it does not declare: a fault in the server, not in the call."""
+    """The tool returned a value that does not match what it declares: a fault in the server, not in the call."""
 
 
 @attrs.frozen
@@ -97,7 +97,7 @@ class Output:
     _validator: Callable[[], SchemaValidator] | None = None
 
     def schema_for(self, revision: str) -> dict[str, Any] | None:
-        """Return the output schema for a revision; until 2025-11-25 structured content must be an object."""
+        """Return the output schema for a revision, or None: up to 2025-11-25 structured content must be an object."""
         rules = rules_of(revision)
         if self.schema is None or not rules.structured_content:
             return None
@@ -107,7 +107,7 @@ class Output:
         """Return the wire form of a `CallToolResult` for a return value.
 
         Raises:
-            OutputError: If the value is not of the declared type.
+            OutputError: If the value does not have the declared type.
         """
         if isinstance(value, WireModel) and isinstance(value, _complete_results()):
             return self._complete_result(value, revision)
@@ -143,7 +143,7 @@ class Output:
 def read_output(
     returns: Any, explicit_schema: dict[str, Any] | None, structured: bool | None, options: FunctionOptions, what: str
 ) -> Output:
-    """Read a return annotation, or use the tool's explicit schema.
+    """Return how a tool's return values become results, by its return annotation or its explicit schema.
 
     Args:
         returns: The return annotation.
@@ -255,7 +255,7 @@ def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
 
 
 def _declared_content(returns: Any) -> Callable[[Any], list[Any]]:
-    # Built on first use, because building this validator takes longer than the rest of registering a tool.
+    # This validator is built on first use, because building it takes longer than the rest of registering a tool.
     @functools.cache
     def validate() -> Callable[[Any], Any]:
         return TypeAdapter(returns).validator.validate_python
@@ -294,7 +294,7 @@ def describes_object(schema: dict[str, Any]) -> bool:
 
 
 def wrapped_as(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object whose only property has this schema."""
+    """Return the schema of an object with a single property, which has the given name and schema."""
     # Definitions must stay at the root, as references begin with "#/$defs/".
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     inner = {key: value for key, value in schema.items() if key != "$defs"}
@@ -302,7 +302,7 @@ def wrapped_as(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _items(value: Any, declared: bool = False) -> list[Any]:
-    """Return the values that become one block each."""
+    """Split a return value into the values that become one content block each."""
     if value is None:
         # `content` is required, but may be empty (schema, CallToolResult): a tool that returns nothing has succeeded.
         return []
@@ -373,7 +373,7 @@ def failure_result(
         describe: See `FeatureSettings.describe_failure`.
 
     Raises:
-        McpError: If the exception is one.
+        McpError: If ``exc`` is an `McpError`.
     """
     # An McpError fails the request itself; a ToolError is a message for the model; anything else is a bug in the tool,
     # about which the client learns no more than the server allows.

@@ -45,7 +45,7 @@ def _prune(model: WireModel, wire: dict[str, Any], revision: str) -> None:
                     _prune(item, plain, revision)
 
 
-# Cached without a limit: one entry for each model class and revision, both of which are fixed.
+# The cache has no limit: there is one entry for each model class and revision, both of which are fixed.
 @functools.cache
 def _fields(kind: type[WireModel], revision: str) -> tuple[tuple[str, str, bool], ...]:
     wire_name: Any = kind.model_config["alias_generator"]

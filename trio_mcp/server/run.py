@@ -39,7 +39,7 @@ class Run:
         input: The shared state for asking clients for input.
         connections: The sessions that are open.
         exchanges: Requests of the modern era that belong to no session.
-        permit: Judges the scopes of requests over HTTP: see `Protection.permit`. None where there is no HTTP.
+        permit: Checks the scopes of requests over HTTP: see `Protection.permit`. None where there is no HTTP.
         endpoints: A function for each HTTP endpoint of the run that returns its statistics.
     """
 
@@ -59,21 +59,21 @@ class Run:
         return [*self.connections, *self.exchanges]
 
     def exchange(self, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration) -> SingleRequest:
-        """Make the hooks for one request of the modern era; the caller discards it from `exchanges` at its end."""
+        """Return the hooks for one request of the modern era; at its end, the caller removes them from `exchanges`."""
         exchange = SingleRequest(self, sink, incoming, client)
         self.exchanges.add(exchange)
         return exchange
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> ServedSession:
-        """Make a session to which the caller feeds messages; `connections` has it from its `begin` to its `finish`."""
-        # None, because there is no channel to read from: the HTTP session feeds the message of each POST to it.
+        """Return a session to which the caller feeds messages; from `begin` to `finish` it is in `connections`."""
+        # There is no channel to read from, hence None: the HTTP session feeds it the message of each POST.
         return ServedSession(self, (None, sink), lasting=lasting)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.
 
-        When cancelled, the run responds to open ``subscriptions/listen`` requests, then cancels handlers and closes the
-        link.
+        When this is cancelled, it responds to open ``subscriptions/listen`` requests, then cancels handlers and closes
+        the link.
         """
         # Only the connection below is ended: other links of the run are still served when this one is cancelled.
         connection = ServedSession(self, link)
@@ -113,7 +113,7 @@ class Run:
     async def ending_gracefully(
         self, connections: Collection[ServedSession] | None = None, inner: trio.CancelScope | None = None
     ) -> AsyncIterator[None]:
-        """Delay cancellation of a block until open ``subscriptions/listen`` requests have got their responses.
+        """Delay cancellation of a block until open ``subscriptions/listen`` requests have received their responses.
 
         Args:
             connections: The clients whose requests are ended; None for all.
@@ -141,7 +141,7 @@ class Run:
             (block if ending else whole).cancel("the server ends")
 
     async def end_listening(self, connections: Collection[ServedSession] | None = None) -> None:
-        """Send listeners all remaining changes, and end their requests, within ``close_grace`` seconds."""
+        """Notify listeners of all remaining changes, and end their requests, within ``close_grace`` seconds."""
         # The task that usually does this has been cancelled together with the server.
         self.changes.tell_all()
         # The clients end concurrently: each may take `close_grace` seconds, which must not add up.

@@ -1,4 +1,4 @@
-"""One client of a server's run: a session, or a single request of the modern era outside any session."""
+"""One client in a run of a server: a session, or a single request of the modern era outside any session."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:  # a server on stdio never loads HTTP
     from trio_mcp.session.statistics import SessionStatistics
 
 Permit: TypeAlias = "Callable[[Principal, Collection[str]], Refusal | None]"
-"""``(principal, scopes) -> refusal``: see `Protection.permit`."""
+"""A function ``(principal, scopes) -> refusal`` that checks scopes: see `Protection.permit`."""
 
 __all__ = ["Permit", "ScopesMissing", "Served", "ServedSession", "SharedByClients", "SingleRequest"]
 
 # An arbitrary choice. The protocol has no way to learn that a page will never be completed, so ids must be forgotten
 # at some point.
 MAX_ELICITATIONS = 1000
-"""How many pages that a client was asked to visit are remembered until they are complete (2025-11-25)."""
+"""How many of the pages that a client was asked to visit are remembered until the user has finished (2025-11-25)."""
 
 
 class Served(Protocol):
@@ -79,7 +79,7 @@ class ScopesMissing(McpError):
     """A request needs scopes that its token does not have.
 
     Attributes:
-        refusal: The HTTP response, where nothing has been sent yet.
+        refusal: The HTTP response to send if nothing has been sent yet.
     """
 
     def __init__(self, refusal: Refusal) -> None:
@@ -90,7 +90,7 @@ class ScopesMissing(McpError):
 
 
 class ServedSession(ServerSession):
-    """A session with a client of a server.
+    """A server's session with one of its clients.
 
     Args:
         run: The run of the server.
@@ -100,9 +100,9 @@ class ServedSession(ServerSession):
     Attributes:
         states: The states that the lifespans yielded, keyed by the settings of their servers.
         input: The run's shared state for asking clients for input.
-        permit: Judges the scopes of requests; None where there is no HTTP.
+        permit: Checks the scopes of requests; None where there is no HTTP.
         trio_token: The token of the Trio run that the session belongs to.
-        audience: The listeners of the client.
+        audience: The client's listeners for changes.
         ending: Whether further requests are refused, because the server ends.
         session_state: The data that functions keep for the session: see `Context.session_state`.
     """
@@ -175,7 +175,7 @@ class ServedSession(ServerSession):
             del self._elicitations[next(iter(self._elicitations))]
 
     def complete_elicitation(self, elicitation_id: str) -> None:
-        """If the client was asked to visit this page, tell it that the user has finished there; from any thread."""
+        """Tell the client that the user has finished on a page, if it was asked to visit this one. For any thread."""
         try:
             self.trio_token.run_sync_soon(self._complete_elicitation, elicitation_id)
         except trio.RunFinishedError:
@@ -219,7 +219,7 @@ class ServedSession(ServerSession):
 
     @property
     def listener(self) -> Listener:
-        """The listener of this legacy-era session, made on first use."""
+        """The listener for changes of this legacy-era session, made on first use."""
         if self._listener is None:  # not in __init__: a session on a modern link never needs one
             self._listener = Listener(self._send_change, self._sink.room, self._spawn)
             self.audience.add_lasting(self._listener)
@@ -241,7 +241,7 @@ class ServedSession(ServerSession):
         self._changes.remove(self.listener, (RESOURCE_UPDATED, uri))
 
     def _hear(self, method: str, uri: str | None = None) -> None:
-        """Notify the session of changes to a topic, unless it must not get such notifications."""
+        """Notify the session of changes to a topic from now on, unless the protocol forbids such notifications."""
         # This depends on the handshake: the negotiated revision, and the capabilities that the server declared.
         try:
             self._check_outgoing(method)
@@ -274,7 +274,7 @@ class ServedSession(ServerSession):
         return self._peer.listening_count > 0
 
     async def end_listening(self) -> None:
-        """Respond to every open ``subscriptions/listen`` (`basic/patterns/subscriptions`, Graceful Closure).
+        """Respond to every open ``subscriptions/listen`` request (`basic/patterns/subscriptions`, Graceful Closure).
 
         Wait up to ``close_grace`` seconds for the client to take the remaining notifications and the results, even when
         cancelled.
@@ -282,7 +282,7 @@ class ServedSession(ServerSession):
         self.audience.end()
         if not self.has_listeners:
             return
-        # Shielded, because this runs while the server is being cancelled; the deadline keeps a client that does not
+        # The wait is shielded, because the server is being cancelled; the deadline keeps a client that does not
         # read from holding up the shutdown.
         with trio.move_on_after(self.options.close_grace, shield=True):
             # Waiting for the handlers is not enough: a handler that ends only passes its result to the link, which may
@@ -347,7 +347,7 @@ class SingleRequest:
 
     @property
     def audience(self) -> Audience:
-        """The listeners of the client."""
+        """The client's listeners for changes."""
         if self._audience is None:  # made on demand, as few requests listen and this is on the path of each
             self._audience = Audience(self._changes)
         return self._audience
@@ -360,7 +360,7 @@ class SingleRequest:
         return 0 if self._audience is None else self._audience.waiting
 
     def statistics(self) -> SessionStatistics:
-        """Return the same statistics as a session; counts that a single request can't have are 0."""
+        """Return the same statistics as for a session; counts that a single request can't have are 0."""
         from trio_mcp.session.statistics import SessionStatistics
 
         incoming = self._incoming
@@ -379,11 +379,11 @@ class SingleRequest:
 
     @property
     def has_listeners(self) -> bool:
-        """Whether the request is a ``subscriptions/listen``."""
+        """Whether the request is an open ``subscriptions/listen`` request."""
         return self._incoming.running and facts_of(self._incoming.request.method).lasting
 
     async def end_listening(self) -> None:
-        """Respond to a ``subscriptions/listen``, and wait up to ``close_grace`` seconds until the result is sent."""
+        """Respond to a ``subscriptions/listen`` request, and wait up to ``close_grace`` seconds for it to be sent."""
         self.audience.end()
         if self.has_listeners:
             # As for a session, this runs while the server is being cancelled, and the client may not be reading.

@@ -172,15 +172,15 @@ class Server(BaseServer):
         """Stop offering a tool, and notify clients that the list has changed. Running calls continue.
 
         Raises:
-            KeyError: If there is no tool of this name.
+            KeyError: If there is no tool with this name.
         """
         self._tools.remove(name)
 
     def notify_tools_changed(self) -> None:
         """Notify clients that the list of tools has changed. `add_tool` and `remove_tool` do this themselves.
 
-        This is for servers that build the list elsewhere, for example in a middleware. It returns at once, from any
-        thread. Several changes in a row may become one notification.
+        This is for servers that build the list elsewhere, for example in a middleware. It returns at once, and can be
+        called from any thread. Several changes in a row may become one notification.
         """
         self._tools.notify_changed()
 
@@ -198,7 +198,7 @@ class Server(BaseServer):
         return _decorator(lambda function: self.add_resource(uri, function, **details))
 
     def add_resource(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
-        """Offer the return value of a function as a resource, or as many resources if the URI is a template.
+        """Offer the return value of a function as a resource, or as one for each matching URI if ``uri`` is a template.
 
         Reading a URI calls the function registered for exactly this URI, or else the function of the first template
         that matches. The template's variables become arguments; a URI whose values don't fit the type hints does not
@@ -239,7 +239,7 @@ class Server(BaseServer):
     def notify_resource_updated(self, uri: str) -> None:
         """Notify the clients subscribed to exactly this URI that the resource has changed.
 
-        Returns at once, from any thread. Several changes in a row may become one notification.
+        This returns at once, and can be called from any thread. Several changes in a row may become one notification.
         """
         self._resources.get().notify_updated(uri)
 
@@ -290,7 +290,7 @@ class Server(BaseServer):
         Running requests continue.
 
         Raises:
-            KeyError: If there is no prompt of this name.
+            KeyError: If there is no prompt with this name.
         """
         self._prompts.get().remove(name)
         self._completion.get().forget("ref/prompt", name)
@@ -304,7 +304,7 @@ class Server(BaseServer):
     def completion(
         self, *, argument: str, prompt: str | None = None, resource: str | None = None
     ) -> Callable[[FunctionT], FunctionT]:
-        """Let a function suggest values for an argument, and return it unchanged.
+        """Let a function suggest values for an argument, and return the function unchanged.
 
         Write ``@server.completion(prompt="review", argument="language")`` or
         ``@server.completion(resource="files://{+path}", argument="path")``; see `add_completion`.
@@ -335,7 +335,7 @@ class Server(BaseServer):
             resource: The URI template of the resource, which may be added later.
 
         Raises:
-            TypeError: If the function can't be called like that, or not exactly one of prompt and resource is given.
+            TypeError: If the function can't take these arguments, or not exactly one of prompt and resource is given.
             ValueError: If there is no such argument, it already has a completion, or the template is invalid.
         """
         self._completion.get().add(function, argument, prompt, resource)
@@ -345,7 +345,7 @@ class Server(BaseServer):
     def method(
         self, name: str, *, params: Model | None = None, result: Model | None = None, extension: str | None = None
     ) -> Callable[[FunctionT], FunctionT]:
-        """Let a function handle a method of your own, and return it unchanged.
+        """Let a function handle a method of your own, and return the function unchanged.
 
         Write ``@server.method("com.example/measure", params=Area, result=Size)``; see `add_method`.
         """
@@ -386,7 +386,7 @@ class Server(BaseServer):
         self._custom.get().add_method(name, function, params, result, extension)
 
     def notification(self, name: str, *, params: Model | None = None) -> Callable[[FunctionT], FunctionT]:
-        """Call a function for each notification with a name of your own, and return the function unchanged.
+        """Let a function handle a notification of your own, and return the function unchanged.
 
         Write ``@server.notification("com.example/ping")``; see `add_notification`.
         """
@@ -395,7 +395,7 @@ class Server(BaseServer):
     def add_notification(
         self, name: str, function: Callable[..., Awaitable[object]], *, params: Model | None = None
     ) -> None:
-        """Call a function for each notification with a name that the protocol does not define.
+        """Let a function handle a notification that the protocol does not define.
 
         A client's notifications are handled one by one, in the order of arrival, so a slow function delays those that
         follow; requests may overtake them. Middleware does not run for notifications, and exceptions are logged. The
@@ -405,8 +405,8 @@ class Server(BaseServer):
         Args:
             name: The notification's method.
             function: ``async (params, ctx)``, with a `NotificationContext` as ``ctx``.
-            params: The model that validates the parameters, as in `add_method`; invalid ones go to ``on_error`` of the
-                options.
+            params: The model that validates the parameters, as in `add_method`; invalid ones are reported to the
+                ``on_error`` hook.
 
         Raises:
             TypeError: If the function or the model is unusable.
@@ -442,7 +442,7 @@ class Server(BaseServer):
 
         Raises:
             TypeError: If not exactly one of names and tags is given.
-            KeyError: If nothing has one of the names; nothing changes then.
+            KeyError: If there is no entry with one of the names; nothing changes then.
         """
         refuse_unknown(Server.disable, unknown)
         self._switch(False, which, tags, kind)
@@ -497,7 +497,7 @@ class Server(BaseServer):
         Raises:
             TypeError: If ``other`` is not a server, or is a proxy.
             ValueError: If the prefix is invalid, the server is already mounted here or would contain itself, both have
-                something with the same name or URI, or ``other`` has an extension that this server does not declare.
+                an entry with the same name or URI, or ``other`` has an extension that this server does not declare.
                 Nothing is mounted then. After mounting, ``other`` refuses additions that conflict with this server.
             RuntimeError: If ``other`` has a lifespan and this server is already running.
         """

@@ -1,4 +1,4 @@
-"""A server as the main program of a process: Ctrl-C, SIGTERM and the exit status."""
+"""Runs a server as the main program of a process: handles Ctrl-C and SIGTERM, and sets the exit status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERRUPTED = 130
 def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) -> None:
     """Serve standard input and output until the client closes them. Ctrl-C exits with status 130.
 
-    If one of them is closed from the start or fails, write that to standard error and exit with status 1.
+    If either stream is closed from the start or fails, say so on standard error, and exit with status 1.
 
     Args:
         serve: Serves standard input and output.

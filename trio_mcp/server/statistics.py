@@ -1,4 +1,4 @@
-"""Statistics of a server. Imported when a program first asks for them."""
+"""The statistics of a server. This module is imported when a program first asks for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ServerStatistics:
         resource_templates: Resource templates offered.
         prompts: Prompts offered.
         completions: Arguments that have a completion function.
-        runs: Active runs: lifespans entered and not left.
+        runs: Active runs: lifespans entered and not yet left.
         sessions: Open sessions: one per link; over HTTP one per session, and one per request outside a session.
         incoming: Requests, running or queued, that have been neither responded to nor cancelled.
         running: Running handlers, other than those of ``subscriptions/listen``.
@@ -32,10 +32,10 @@ class ServerStatistics:
         outgoing: Requests that the server has sent to clients, and that are waiting for a response.
         parked: Handlers with ``park_input`` that wait for input between two requests.
         listening: Open ``subscriptions/listen`` requests.
-        topics: Lists, and resources by URI, whose changes at least one client listens to.
+        topics: Lists, and resources by URI, for which at least one client wants to know of changes.
         watched_resources: How many of these topics are resources.
         changes_waiting: Changes pending for at least one client.
-        messages_waiting: Messages waiting for a link.
+        messages_waiting: Messages waiting until a link can accept them.
         http: The statistics of each HTTP endpoint that the server is served on.
     """
 

@@ -42,25 +42,26 @@ class _Default(enum.Enum):
 
 
 USE_SESSION: Final = _Default.USE_SESSION
-"""The default of a per-call limit: the session's."""
+"""The default of a limit for one call: the limit of the session applies."""
 
 Limit: TypeAlias = float | None | Literal[_Default.USE_SESSION]
-"""Seconds; None for no limit, `USE_SESSION` for the session's."""
+"""A time limit in seconds; None for no limit, `USE_SESSION` for that of the session."""
 
 
 class CallLimits(TypedDict, total=False):
     """The limits, the progress callback and the urgency of one call, as keyword arguments.
 
     Attributes:
-        timeout: How many seconds to wait for the response; None waits forever. By default the session's.
-        total_timeout: How many seconds the call may take in all, progress or not; None sets no such limit. By default
-            the session's.
-        reset_on_progress: Whether progress restarts ``timeout``. By default the session's.
+        timeout: How many seconds to wait for the response; None waits forever. By default, as set for the session.
+        total_timeout: How many seconds the call may take in all, progress or not; None sets no such limit. By default,
+            as set for the session.
+        reset_on_progress: Whether progress restarts ``timeout``. By default, as set for the session.
         on_progress: Called, sync or async, in the caller's task, with a `ProgressNotificationParams` for each progress
             notification, in order; all these calls are done before the call returns. An exception that it raises is
             raised by the call, and the request is cancelled.
-        retry: Whether the request may be sent again if its way fails before the response has come, and it is not known
-            whether the server has acted on it. Used only with a list of ways to a server (`FailoverParameters`).
+        retry: Whether the request may be sent again if its connection fails before the response has arrived, and it is
+            not known whether the server has acted on it. Used only with several connections to one server
+            (`FailoverParameters`).
         urgent: Whether the request overtakes other requests and notifications that wait to be sent.
     """
 
@@ -120,7 +121,7 @@ class Limits:
         return self.on_progress is not None or self.reset_on_progress
 
     wants_scope: bool = attrs.field(init=False, repr=False, eq=False)
-    """Whether the call needs a cancel scope: it wants progress, or has to wait for urgent room by itself."""
+    """Whether the call needs a cancel scope: it asks for progress, or may have to wait for room as an urgent call."""
 
     @wants_scope.default
     def _wants_scope(self) -> bool:
@@ -155,7 +156,8 @@ class Call:
 
     Attributes:
         outcome: The result, the peer's error, or the exception to raise; None until the outcome is known.
-        behind: The place of the outcome among the notices; None if no notice was waiting when it arrived.
+        behind: The place of the outcome in the queue of notices (notifications and faults); None if no notice was
+            waiting when the outcome arrived.
     """
 
     __slots__ = ("_bytes", "_progress", "_task", "behind", "outcome")
@@ -228,8 +230,8 @@ class Deadlines:
 
     Args:
         peer: The requests in flight.
-        spawn: Starts the task that watches, which runs only while there are deadlines.
-        stopwatch: The clock of the deadlines.
+        spawn: Starts the task that watches the deadlines, which runs only while there are any.
+        stopwatch: The clock that the deadlines refer to.
     """
 
     # A cancel scope for each call instead would cost as much as the rest of the call.
@@ -281,7 +283,7 @@ class Deadlines:
 
 
 class Calls:
-    """Our requests on one link.
+    """The requests that this side sends on one link.
 
     Args:
         peer: The requests in flight.
@@ -292,7 +294,7 @@ class Calls:
 
     Attributes:
         lost: The reason why calls can't be made any more; None while they can.
-        ended: Set when the calls are lost, and each of them has been settled.
+        ended: Set when calls can't be made any more, and each pending one has been settled.
         usual: The limits of calls that set none themselves.
     """
 
@@ -348,7 +350,7 @@ class Calls:
             params: The parameters as they are sent.
             limits: The limits and the progress callback.
             opened: Called with the request when it has its id, before it is sent.
-            related: The peer's request in the course of which this one is sent.
+            related: The id of the peer's request during which this one is sent.
         """
         # A call that is cancelled from the start must not send anything (rule 11 of docs/design.md).
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -422,8 +424,8 @@ class Calls:
     async def _call_in_scope(
         self, outgoing: OutgoingRequest, waiting: Call, started: float, limits: Limits, related: RequestId | None
     ) -> None:
-        """Send a request and wait; time may run out in a progress callback, or while waiting for urgent room."""
-        # Those waits are not on the mailbox, so only a cancel scope can end them.
+        """Send a request and wait for the outcome; the time limit includes progress callbacks and the wait for room."""
+        # Such a callback or wait does not use the mailbox, so only a cancel scope can end it.
         with TimeLimit(self._stopwatch, limits.deadline(started, started)) as scope:
             await self._sink.room(urgent=limits.urgent)
             # The session may have been closed, or the link lost, meanwhile.
@@ -456,8 +458,8 @@ class Calls:
 
     def _abandon(self, outgoing: OutgoingRequest, reason: str | None, related: RequestId | None) -> None:
         """Tell the peer that a request is cancelled, without waiting."""
-        # A call that is ending must not depend on a peer that may not be reading (rule 2 of docs/design.md). There is
-        # no notice for a request that has not been sent yet, or that must not be cancelled (initialize).
+        # A call that is ending must not depend on a peer that may not be reading (rule 2 of docs/design.md). Nothing is
+        # sent for a request that has not been sent yet, or that must not be cancelled (initialize).
         self._unsent.pop(outgoing.request.id, None)
         notice = self._peer.cancel(outgoing, reason)
         if notice is not None:

@@ -89,7 +89,7 @@ class ClientSession(BaseSession):
 
     @property
     def server(self) -> ServerDeclaration:
-        """The declaration that the server has made of itself.
+        """The server's declaration about itself, such as its name and its capabilities.
 
         Raises:
             LocalProtocolError: If the session is not open yet.
@@ -158,12 +158,11 @@ class ClientSession(BaseSession):
         return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
 
     async def negotiate(self, *, handshake_first: bool = False, timeout: Limit = USE_SESSION) -> ServerDeclaration:
-        """Open the session in the newest era that the server supports (`basic/transports/stdio`, Backward
-        Compatibility).
+        """Open the session in the modern era if the server supports it, otherwise in the legacy era.
 
-        Sends ``server/discover`` first. If there is no modern response within the options' ``probe_timeout``, the
-        server is assumed to be a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401,
-        429, 500) is an error.
+        This sends ``server/discover`` first (`basic/transports/stdio`, Backward Compatibility). If there is no modern
+        response within the options' ``probe_timeout``, the server is assumed to be a legacy one, and gets the
+        handshake. Over HTTP, a status that proves neither era (401, 429, 500) is an error.
 
         Args:
             handshake_first: Whether to begin with the handshake, for a server that is known to be a legacy one.
@@ -240,7 +239,7 @@ class ClientSession(BaseSession):
     async def ping(self, *, timeout: Limit = USE_SESSION) -> None:
         """Check that the server responds: with ``ping``, or ``server/discover`` in the modern era, which has no ping.
 
-        Errors and cancellation as in `send_request`.
+        Errors and cancellation are as in `send_request`.
         """
         await self.send_request("ping" if self._era is None else "server/discover", timeout=timeout)
 
@@ -253,8 +252,8 @@ class ClientSession(BaseSession):
     ) -> dict[str, Any]:
         """Send a request whose id the caller needs to know, and wait for its result.
 
-        Notifications that belong to a ``subscriptions/listen`` carry its id, and the first of them may arrive before
-        `send_request` could say what the id is.
+        Notifications that belong to a ``subscriptions/listen`` request carry its id, and the first of them may arrive
+        before `send_request` could return the id.
 
         Args:
             method: The method.
@@ -268,7 +267,7 @@ class ClientSession(BaseSession):
         return await self._call(method, params, limits, opened=opened)
 
     def set_log_level(self, level: LoggingLevel | None) -> None:
-        """Make every later request ask for log messages of a level (modern era only)."""
+        """Make every later request ask for log messages at a level; None asks for none (modern era only)."""
         self._log_level = level
         if self._era is not None:
             self._era = attrs.evolve(self._era, log_level=level)  # the era stamps each request with the level

@@ -25,7 +25,7 @@ __all__ = ["Handlers", "RequestContext", "RequestHooks", "begin", "error_for", "
 
 
 class RequestContext:
-    """One request from the peer. Its handler runs inside `cancel_scope`, and returns the result or raises.
+    """One request from the peer. Its handler runs inside `cancel_scope`, and returns the result or raises an exception.
 
     Attributes:
         method: The request's method.
@@ -114,7 +114,7 @@ class RequestContext:
         From a sync tool: ``trio.from_thread.run(ctx.report_progress, 1, 3)``.
 
         Args:
-            progress: How much is done. It must increase: a value not above all earlier ones is not sent.
+            progress: How much is done. It must increase: a value that does not exceed all earlier ones is not sent.
             total: How much there is to do, if known.
             message: A text for people; peers of 2024-11-05 don't get it.
 
@@ -193,7 +193,7 @@ async def run_handler(
     """Run the handler of a request in its cancel scope, and send the response.
 
     Args:
-        context: The context.
+        context: The context of the request.
         hooks: The hooks that handle requests.
         options: The hooks that watch requests.
         answer: Sends the response with a result or an error, unless the request was cancelled.
@@ -270,7 +270,7 @@ class Handlers:
         self._idle = trio.lowlevel.ParkingLot()
 
     def start(self, incoming: IncomingRequest) -> None:
-        """Start the handler of a request. If the request needs none, start the next one in the queue."""
+        """Start the handler of a request. If it needs none, go on with the next request in the queue."""
         # This is a loop, not recursion: the queue may contain a thousand requests that are all refused at once.
         successor: IncomingRequest | None = incoming
         while successor is not None:
@@ -335,11 +335,11 @@ class Handlers:
             self._idle.unpark_all()
 
     async def wait_idle(self) -> None:
-        """Wait until no handler runs, except those of lasting requests."""
+        """Wait until no handlers are running, except those of lasting requests."""
         await self.wait_for(lambda: not self._peer.running_count)
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition that can become true only when the last handler ends, or that of a lasting request."""
+        """Wait for a condition that becomes true only when the last handler, or one of a lasting request, ends."""
         await trio.lowlevel.checkpoint()
         while not condition():
             await self._idle.park()

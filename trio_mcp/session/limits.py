@@ -54,8 +54,8 @@ class CallOptions:
         total_timeout: How many seconds a call may take in all; progress never extends them. None sets no such limit.
         reset_on_progress: Whether progress restarts ``timeout``.
         connect_timeout: How many seconds a `Client` may take to start its server, connect and negotiate, all together.
-            With None, the default, the limit is 30 seconds, or ``timeout`` if that is less and the client has a single
-            way to its server.
+            With None, the default, the limit is 30 seconds, or ``timeout`` if that is less and there is only one way to
+            reach the server.
         probe_timeout: How many seconds to wait for the response that shows the server's era; a server that stays silent
             counts as a legacy one. A `Client` waits for at most half of the time that it has to connect.
         result_types: The values of ``resultType`` that the client's extensions add; a result of an unknown type is an
@@ -73,7 +73,7 @@ class CallOptions:
 
 
 def log_slow_request(record: RequestRecord) -> None:
-    """Log a warning; the default of ``on_alert``."""
+    """Log a warning about a slow request; the default of ``on_alert``."""
     logger.warning(
         "slow request: %s (%s) took %.3f s, outcome %s",
         record.method,
@@ -94,7 +94,7 @@ class HandlerOptions:
             notifications are dropped, with a warning in the log.
         max_incoming_bytes: How many bytes, as they arrived, the peer's running and waiting requests may have together;
             its waiting notifications may have as many again. Beyond that, messages are refused or dropped as above. A
-            single message may have more.
+            single message may be larger.
         drain_grace: How many seconds handlers may take to finish after the peer has closed its sending side.
         urgent: Which of the peer's requests and notifications overtake others that wait here: the names of methods, or
             a sync function that takes the `Request` or `Notification` and returns whether it is urgent. An exception
@@ -129,7 +129,7 @@ class SessionOptions:
         calls: Options for outgoing requests.
         handlers: Options for incoming requests.
         max_outgoing_messages: How many messages wait for the link before their senders have to wait.
-        close_grace: How many seconds closing waits for messages that were handed over before.
+        close_grace: How many seconds closing waits for earlier messages to be sent.
         on_request: Called with the record of each completed request. It must be a sync function, and must not block.
         alert_threshold: Requests that took at least this many seconds also go to ``on_alert``, except
             ``subscriptions/listen``, which is meant to last. None disables alerts.
@@ -155,7 +155,7 @@ class SessionOptions:
     )
 
     watched: bool = attrs.field(init=False, repr=False, eq=False)
-    """Whether there is a hook that gets records."""
+    """Whether there is a hook that gets the records of requests."""
 
     @watched.default
     def _watched(self) -> bool:

@@ -1,4 +1,4 @@
-"""Notices: the notifications and faults that arrive, and their way to the callbacks."""
+"""Notices, that is, incoming notifications and faults, and how they are delivered to callbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trio_mcp.session.limits import HandlerOptions
 __all__ = ["DELIVERY_TIME", "Delivery", "Notices"]
 
 DELIVERY_TIME: Final = 1.0
-"""How many seconds a call waits, once it has its response, for the callbacks of notices that arrived before it.
+"""How many seconds a call waits, once it has its response, for the callbacks of earlier notifications and faults.
 
 Chosen: a callback that writes to a screen, a file or a socket takes far less; and one that hangs delays each
 call by no more than people tolerate.
@@ -27,7 +27,7 @@ call by no more than people tolerate.
 # The number of notices that are handled before other tasks get to run, as for messages (`BURST` in direct_channel.py).
 BURST = 64
 
-# The mark of a notice: the current task runs its callback, or was started by that callback.
+# Identifies a notice: the current task runs its callback, or was started by that callback.
 _CAUSE: ContextVar[object] = ContextVar("trio_mcp_notice", default=None)
 
 
@@ -35,7 +35,7 @@ _Notice: TypeAlias = tuple[Notification | RemoteProtocolError, Hold | None]
 
 
 class NoticeHooks(Protocol):
-    """The hooks that handle notices."""
+    """The hooks that handle notices, that is, notifications and faults."""
 
     async def received_notification(self, notification: Notification) -> None:
         """Handle one notification."""
@@ -45,7 +45,7 @@ class NoticeHooks(Protocol):
 
 
 class Delivery:
-    """The place of a response among the notices: reached when all notices that arrived before it have been handled.
+    """The place of a response in the queue of notices: reached when all notices that arrived earlier have been handled.
 
     Args:
         in_callback: Returns whether the current task is part of the callback that is being waited for.
@@ -59,14 +59,14 @@ class Delivery:
         self._tasks: set[trio.lowlevel.Task] = set()
 
     def reach(self) -> None:
-        """Wake all tasks that wait."""
+        """Mark this place in the queue as reached, and wake all tasks that wait for it."""
         self._reached = True
         for task in self._tasks:
             trio.lowlevel.reschedule(task)
         self._tasks.clear()
 
     async def wait(self, deadline: float) -> None:
-        """Wait until the place is reached, or until a deadline. A cancellation ends the wait, too, but is not raised.
+        """Wait until this place in the queue or a deadline is reached. A cancellation ends the wait, but is not raised.
 
         A call that a callback makes, itself or in a task that it has started, does not wait: it would wait for itself.
         """
@@ -90,7 +90,7 @@ class Notices:
     """The queue of notifications and faults ("notices"), and the one task that passes them to their handlers.
 
     Args:
-        hooks: The handlers.
+        hooks: The hooks that handle notices.
         options: How many notices may wait here, and how many bytes they may have together (beyond that they are
             dropped, with a warning in the log; a single notice may be larger); and which of them overtake others.
         spawn: Starts the task that calls the handlers, which runs only while there are notices.
@@ -120,7 +120,7 @@ class Notices:
         return self._count
 
     def put(self, notice: Notification | RemoteProtocolError, hold: Hold | None = None) -> None:
-        """Queue a notice, without waiting; keep its hold until it has been handled."""
+        """Queue a notice, without waiting; its ``hold`` on the transport is kept until it has been handled."""
         size = _size_of(notice)
         # A notice larger than the limit is accepted if there is no other one: otherwise it never could be.
         too_large = self._bytes and self._bytes + size > self._options.max_incoming_bytes
@@ -145,7 +145,7 @@ class Notices:
             logger.warning("notifications arrive faster than they are handled; some are dropped")
 
     def mark(self) -> Delivery:
-        """Return the place of a response that has just arrived, while notices are being handled."""
+        """Return the place in the queue of a response that has just arrived, while notices are being handled."""
         # Responses with no notice between them share a place, so places can't outnumber the notices, even if a callback
         # never ends.
         if self._last is None:
@@ -157,13 +157,13 @@ class Notices:
         return self._cause is not None and _CAUSE.get() is self._cause
 
     def clear(self) -> None:
-        """Drop all notices that wait."""
+        """Drop all notices that are still waiting."""
         # The notices are taken one by one, to release their holds and the calls that wait for them.
         while (next := self._next()) is not None:
             self._settle(*next)
 
     def _next(self) -> _Notice | None:
-        """Take the next notice, and release the calls whose places come before it."""
+        """Take the next notice, and release the calls that wait at places before it in the queue."""
         while isinstance(next := self._waiting.take(), Delivery):
             # No later response may share this place.
             if self._last is next:

@@ -1,8 +1,8 @@
 """The queue of outgoing messages: two bounded lanes, and the one task that hands messages to the link.
 
-Control messages (cancellations, and responses sent without a handler) overtake bulk, and handing one over never waits.
-Senders of bulk wait for room, so a peer that does not read slows down only those who write to it. Within bulk, urgent
-messages overtake others, and have room of their own.
+Control messages (cancellations, and responses sent without a handler) overtake all others, the "bulk", and handing one
+over never waits. Senders of bulk wait for room, so a peer that does not read slows down only those who write to it.
+Within bulk, urgent messages overtake others, and have room of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Outbox:
     Args:
         channel: The link's sending half; closed by `aclose`.
         spawn: Starts the task of the writer, which runs only while there is something to write.
-        max_bulk: How many bulk messages wait here before their senders have to wait; as many again if urgent.
+        max_bulk: How many bulk messages wait here before their senders have to wait; urgent ones are counted apart.
         max_control: How many control messages wait here before new ones are dropped.
     """
 
@@ -62,7 +62,7 @@ class Outbox:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """The number of messages that wait here, bulk and control."""
+        """The number of messages that wait here: first bulk messages, then control messages."""
         return len(self._bulk), len(self._control)
 
     @property
@@ -172,7 +172,7 @@ class Outbox:
         return entry
 
     def give_up(self) -> None:
-        """Drop all messages, queued and later ones, and wake up all tasks that wait here."""
+        """Drop all messages, those that are queued and any later ones, and wake up all tasks that wait here."""
         # No method raises then: senders learn from the session why the link is gone.
         self._broken = True
         self._bulk.clear()

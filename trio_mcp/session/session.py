@@ -48,8 +48,8 @@ ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
 MAX_FAULTS = 1000
-"""How many faults of the peer in a row end the session. Chosen: more than the lines that a server prints when it starts
-or fails; two sides that respond to each other's errors reach this number in a fraction of a second."""
+"""How many consecutive faults of the peer end the session. Chosen: more than the lines that a server prints when it
+starts or fails; two sides that respond to each other's errors reach this number in a fraction of a second."""
 
 MAX_LOGGED_FAULTS = 100
 """How many faults of one peer are logged. Chosen: enough to see what is wrong, but too few to fill a disk."""
@@ -58,9 +58,9 @@ MAX_LOGGED_FAULTS = 100
 class BaseSession(EnteredOnce):
     """One side of a conversation: requests in both directions over a pair of channels of `SessionMessage`.
 
-    An async context manager: its tasks run in a nursery of the block, and leaving the block ends them all. An exception
-    raised in the block leaves it as the same object. The loss of the link ends the session, never the block: pending
-    calls, and later ones, raise the cause.
+    A session is an async context manager: its tasks run in a nursery of the block, and leaving the block ends them all.
+    An exception raised in the block leaves it as the same object. The loss of the link ends the session, never the
+    block: pending calls, and later ones, raise the cause.
 
     Args:
         read: Where messages come from; None for a session that gets them through `feed`.
@@ -70,7 +70,7 @@ class BaseSession(EnteredOnce):
     Subclasses may override `received_request`, `received_notification` and `received_error`.
 
     Attributes:
-        max_faults: How many faults of the peer in a row end the session.
+        max_faults: How many consecutive faults of the peer end the session.
         on_arrival: Called in the session's task with each message and the transport's metadata for it, before the next
             message is read; returns the metadata to use. It must neither block nor raise. None to call nothing.
     """
@@ -173,8 +173,8 @@ class BaseSession(EnteredOnce):
     async def aclose(self) -> None:
         """Close the session, from any task; closing it again does nothing.
 
-        Pending calls raise `SessionClosed`, running handlers are cancelled, and messages handed over before have
-        ``close_grace`` seconds to leave. If cancelled, it still does all of this, but without waiting.
+        Pending calls raise `SessionClosed`, running handlers are cancelled, and messages handed over earlier have
+        ``close_grace`` seconds to be sent. If this is cancelled, it still does all of this, but without waiting.
         """
         if self._lifetime_manager is None:
             await trio.lowlevel.checkpoint()
@@ -203,7 +203,7 @@ class BaseSession(EnteredOnce):
     def begin(self, nursery: trio.Nursery) -> None:
         """Run the session's tasks in the given nursery, until `end`.
 
-        A session that gets its messages through `feed` is started with this instead of being entered.
+        A session that gets its messages through `feed` is started with this method instead of being entered.
         """
         # An idle session over HTTP has no reader task.
         self._nursery = nursery
@@ -219,7 +219,7 @@ class BaseSession(EnteredOnce):
         self._nursery = None
 
     def finish(self) -> None:
-        """Complete the end of a session started by `begin`, once none of its tasks runs any more."""
+        """Complete the end of a session started by `begin`, once none of its tasks are running any more."""
         self._notices.clear()
         self._finished.set()
 
@@ -234,7 +234,7 @@ class BaseSession(EnteredOnce):
         return self._peer.serves(request_id)
 
     async def wait_idle(self) -> None:
-        """Wait until no handler runs, except those of lasting requests."""
+        """Wait until no handlers are running, except those of lasting requests."""
         await self._handlers.wait_idle()
 
     async def wait_settled(self) -> None:
@@ -254,17 +254,17 @@ class BaseSession(EnteredOnce):
 
     @property
     def closed(self) -> bool:
-        """Whether calls can't be made any more."""
+        """Whether no more calls can be made."""
         return self._calls.lost is not None
 
     @property
     def close_cause(self) -> Exception | None:
-        """The reason why calls can't be made any more, as a new copy; None while they can."""
+        """The reason why no more calls can be made, as a new copy of the exception; None while they can."""
         lost = self._calls.lost
         return None if lost is None else another(lost)
 
     def statistics(self) -> SessionStatistics:
-        """Return a snapshot of what the session is doing. Cheap: it only reads counters."""
+        """Return a snapshot of what the session is doing. This is cheap: it only reads counters."""
         peer, sink = self._peer, self._sink
         bulk, control = sink.waiting
         from trio_mcp.session.statistics import SessionStatistics
@@ -335,7 +335,7 @@ class BaseSession(EnteredOnce):
         Args:
             message: The message from the peer.
             metadata: The transport's metadata for it.
-            hold: Kept until nothing that the message has started is under way any more.
+            hold: The transport's hold on the message, kept until everything that the message has started is done.
 
         Raises:
             LinkLostError: If the message is one fault too many; the session must then be ended.
@@ -464,7 +464,7 @@ class BaseSession(EnteredOnce):
     def add_request_handler(
         self, method: str, handler: RequestHandler, params_type: type[BaseModel] | None = None
     ) -> None:
-        """Add the handler of a method, for example of one of your own.
+        """Add a handler for a method, such as one that the protocol does not define.
 
         Args:
             method: The method's name.
@@ -517,8 +517,8 @@ class BaseSession(EnteredOnce):
             method: The method's name.
             params: The parameters: a model, or plain JSON data.
             result_type: The model that validates the result; without it the result is plain data.
-            related_request_id: The id of the peer's request in the course of which this one is sent. A transport with a
-                stream for each request sends it on that stream.
+            related_request_id: The id of the peer's request during which this one is sent. A transport with a stream
+                for each request sends this one on the stream of that request.
             limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress`` and ``urgent``: see
                 `CallLimits`.
 
@@ -593,7 +593,7 @@ class BaseSession(EnteredOnce):
 
 
 class LinkLostError(Exception):
-    """Raised by the function that acts on messages: the link is lost or useless, and no further messages are read."""
+    """Raised by the function that acts on messages if the link is lost or useless; no further messages are read."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(cause)
@@ -601,7 +601,7 @@ class LinkLostError(Exception):
 
 
 def too_many_faults(who: str, count: int, last: object) -> TransportError:
-    """Return the error that ends a session, or gives up a way, because of faults in a row."""
+    """Return the error with which a session ends, or a connection is given up, after too many consecutive faults."""
     return TransportError(
         f"{who} has sent {count} faults in a row, and nothing valid in between; the last one: {last}."
         " Does it speak MCP, and is nothing but messages written to its standard output?"

@@ -17,7 +17,7 @@ Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
 
 
 class Sink(Protocol):
-    """A destination for messages. No method raises when the link is lost: the owner learns that from its reader."""
+    """A destination for messages. No method raises if the link is lost: the owner of the sink learns it elsewhere."""
 
     @property
     def has_room(self) -> bool:
@@ -57,11 +57,11 @@ class Sink(Protocol):
 # The protocol is checked at run time, to distinguish a sink from a channel where a session takes either.
 @runtime_checkable
 class SessionSink(Sink, Protocol):
-    """The sink of a whole session, which closes it when it ends."""
+    """The sink of a whole session; the session closes the sink when it ends."""
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """The number of messages that wait here: those that need room, and those that overtake them."""
+        """The number of messages that wait here: first those that needed room, then those that overtake them."""
 
     @property
     def idle(self) -> bool:
@@ -71,7 +71,7 @@ class SessionSink(Sink, Protocol):
         """Wait until all messages have been passed on, or no message can be passed on any more."""
 
     def give_up(self) -> None:
-        """Drop all messages, queued and later ones, and wake up all tasks that wait here."""
+        """Drop all messages, those that are queued and any later ones, and wake up all tasks that wait here."""
 
     async def aclose(self) -> None:
-        """Give up, and close the channel or the streams that messages were passed on to."""
+        """Drop all messages, as in `give_up`, and close the channel or the streams to which messages were passed on."""

@@ -1,4 +1,4 @@
-"""Statistics of a session: a snapshot, and a record of each request. Imported when a program first asks."""
+"""The statistics of a session, and the record of each request. Imported when a program first asks for one of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SessionStatistics:
             and responses sent without a handler.
         flushed: Whether the link has accepted all messages: none waits, and none is being written.
         notices_waiting: The number of notifications and faults that wait for their handler.
-        closed: Whether calls can't be made any more.
+        closed: Whether no more calls can be made.
     """
 
     outgoing: int

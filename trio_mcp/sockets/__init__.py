@@ -1,1 +1,1 @@
-"""Links over byte streams: TCP, TLS, Unix sockets, and any other stream of Trio."""
+"""Links over byte streams: TCP, TLS, Unix sockets, and any other Trio stream."""

@@ -1,4 +1,4 @@
-"""The addresses of sockets as URLs: ``tcp://host:port``, ``tls://host:port``, ``unix:/path``, and those of the web."""
+"""The addresses of sockets as URLs: ``tcp://host:port``, ``tls://host:port``, ``unix:/path``, and web URLs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Address", "read_address", "unix_path", "url_of", "web_address"]
 
 # The size of `sun_path` in `sockaddr_un`, without the null character at its end.
 LONGEST_PATH = 107 if sys.platform == "linux" else 103
-"""Bytes that the path of a Unix socket may have."""
+"""The longest path that a Unix socket may have, in bytes."""
 
 
 @attrs.frozen
@@ -38,8 +38,8 @@ def read_address(url: str) -> Address:
     """Return the address that a URL names.
 
     Raises:
-        TypeError: If it is not a string.
-        ValueError: If it is not a valid URL with one of these schemes.
+        TypeError: If ``url`` is not a string.
+        ValueError: If ``url`` is not a valid URL with the scheme ``tcp``, ``tls`` or ``unix``.
     """
     if not isinstance(url, str):
         raise TypeError(f"the URL of a socket must be a string, got {type(url).__name__}")
@@ -61,7 +61,7 @@ def read_address(url: str) -> Address:
 
 
 def web_address(url: str) -> tuple[Address, str]:
-    """Return the address of the server of a URL, and the path and query to request from it.
+    """Return the address of the server that a web URL names, and the path and query to request from it.
 
     The address contains neither user nor password, which belong neither in a Host header (RFC 9110, section 7.2) nor in
     a report; nor does it contain the query.
@@ -78,8 +78,8 @@ def unix_path(path: str | os.PathLike[str]) -> str:
     """Return the path of a Unix socket, which may be given as a URL: ``unix:/path`` or ``unix:///path``.
 
     Raises:
-        TypeError: If it is not a path.
-        ValueError: If a socket can't have such a path.
+        TypeError: If ``path`` is neither a string nor a path object.
+        ValueError: If a socket can't have this path.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"the path of a Unix socket must be a path, got {type(path).__name__}")
@@ -100,6 +100,6 @@ def unix_path(path: str | os.PathLike[str]) -> str:
 
 
 def url_of(scheme: str, host: str, port: int) -> str:
-    """Return the URL of an address."""
+    """Return the URL for a scheme, a host and a port."""
     # An IPv6 address needs brackets, to separate its colons from that of the port (RFC 3986, section 3.2.2).
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -23,10 +23,11 @@ from trio_mcp.sockets.stream_link import PeerTerms, link_on_terms
 __all__ = ["open_socket", "tcp_client", "unix_client"]
 
 OPENING_TIMEOUT = 10.0
-"""Seconds to connect, with any TLS handshake. Chosen, as for a WebSocket: another kind of server may never respond."""
+"""Seconds that connecting may take, including any TLS handshake. Chosen, as for a WebSocket: a server of another kind
+may never respond."""
 
 AGAIN = 0.01
-"""Seconds between attempts to connect while the backlog of a Unix socket is full (chosen)."""
+"""Seconds between attempts to connect while the backlog of a Unix socket is full (arbitrary)."""
 
 MAYBE_FULL = " before it responded: is it full?"
 
@@ -35,10 +36,10 @@ MAYBE_FULL = " before it responded: is it full?"
 async def tcp_client(
     url: str, *, ssl_context: ssl.SSLContext | None = None, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
 ) -> AsyncIterator[Link]:
-    """Connect to a server on TCP, ``tcp://host:port``, or on TLS, ``tls://host:port``, within ten seconds.
+    """Connect to a server over TCP, ``tcp://host:port``, or over TLS, ``tls://host:port``, within ten seconds.
 
-    At the end of the block, messages that were sent before are still delivered, as with `stream_link`. When cancelled,
-    the connection is closed at once.
+    At the end of the block, messages that were sent before are still delivered, as with `stream_link`. If the block is
+    cancelled, the connection is closed at once.
 
     Args:
         url: The server's URL.
@@ -71,13 +72,13 @@ async def open_socket(
     """Connect to an address, with TLS if its scheme is ``tls``, within ten seconds.
 
     Args:
-        address: The address.
+        address: The address to connect to.
         ssl_context: How to check the server's certificate.
         https_compatible: Whether TLS may end without a close_notify, as with HTTP, which marks the end of a body
             itself.
 
     Raises:
-        TransportError: If no server listens there, or the certificate is not accepted.
+        TransportError: If no server is listening at the address, or the certificate is not accepted.
     """
     with trio.move_on_after(OPENING_TIMEOUT):
         return await _opened(address, ssl_context, https_compatible)
@@ -131,8 +132,8 @@ async def unix_client(
         max_message_size: The longest line accepted from the server, in bytes; a longer one is skipped.
 
     Raises:
-        TransportError: If there is no such socket, or no server listens on it.
-        ValueError: If a socket can't have such a path.
+        TransportError: If there is no such socket, or no server is listening on it.
+        ValueError: If a socket can't have this path.
         TypeError: If an argument is of the wrong type.
     """
     check_on_trio()
@@ -171,5 +172,5 @@ def _why_not(path: str, exc: OSError) -> str:
         with contextlib.suppress(OSError):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 return "it is not a socket"
-        return "no server listens on it"
+        return "no server is listening on it"
     return exc.strerror or str(exc)

@@ -32,12 +32,12 @@ FIRST_INHERITED = 3
 """The first descriptor that a service manager hands over (``SD_LISTEN_FDS_START``, sd_listen_fds(3))."""
 
 BACKLOG = 65535
-"""Connections that may wait to be accepted: as in `trio.open_tcp_listeners`, as many as the system allows."""
+"""How many connections may wait to be accepted: as in `trio.open_tcp_listeners`, as many as the system allows."""
 
 # Linux's defaults take two hours to notice a peer that has vanished (tcp(7)).
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Seconds of silence before the system probes whether the peer is still there, seconds between two probes, and how many
-probes may get no response. Chosen: two minutes in total."""
+probes may go unanswered. Chosen: two minutes in total."""
 
 REMEDIES = {
     errno.EADDRINUSE: "is another server running there? Choose another port",
@@ -51,9 +51,9 @@ class PeerCredentials(NamedTuple):
     """The process at the other end of a Unix socket, according to the system (``SO_PEERCRED``, unix(7)).
 
     Attributes:
-        pid: The id of the process that has connected. It may have ended, and its id may belong to another one by now.
-        uid: The user as whom it ran.
-        gid: The group as which it ran.
+        pid: The id of the process that connected. It may have ended since, and its id may belong to another process.
+        uid: The id of the user as whom the process ran.
+        gid: The id of the group as which the process ran.
     """
 
     pid: int
@@ -94,7 +94,7 @@ def cannot_listen(where: str, exc: OSError) -> OSError:
 def inherited_descriptors() -> list[int]:
     """Return the sockets that a service manager has handed over, and remove the environment variables that name them.
 
-    This is systemd's protocol of socket activation, sd_listen_fds(3), which launchd wrappers and others use as well:
+    This is systemd's socket activation protocol, sd_listen_fds(3), which launchd wrappers and others use as well:
     there are ``LISTEN_FDS`` sockets from descriptor 3 on, if ``LISTEN_PID`` is this process.
     """
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
@@ -131,11 +131,11 @@ def _inherited(*families: int) -> list[trio.SocketListener]:
 async def listen_tcp(
     host: str, port: int, *, tls: bool, allow_remote: bool
 ) -> AsyncIterator[tuple[list[trio.SocketListener], str]]:
-    """Listen on an address for the time of a block; yields the listeners, and the URL of the first.
+    """Listen on an address for the duration of a block; yield the listeners, and the URL of the first.
 
     Raises:
         OSError: If the address can't be bound.
-        ValueError: If others could reach the server without TLS, and that is not allowed.
+        ValueError: If other machines could reach the server without TLS, and that is not allowed.
     """
     listeners = _inherited(stdlib_socket.AF_INET, stdlib_socket.AF_INET6)
     if not listeners:
@@ -160,11 +160,11 @@ async def listen_tcp(
 
 @contextlib.asynccontextmanager
 async def listen_unix(path: str | os.PathLike[str], mode: int) -> AsyncIterator[tuple[list[trio.SocketListener], str]]:
-    """Listen on a Unix socket for the time of a block; yields the listeners, and the URL of the first.
+    """Listen on a Unix socket for the duration of a block; yield the listeners, and the URL of the first.
 
     Raises:
-        OSError: If the path can't be bound, for example because another server listens on it.
-        ValueError: If a socket can't have such a path.
+        OSError: If the path can't be bound, for example because another server is already listening on it.
+        ValueError: If a socket can't have this path.
     """
     check_unix_sockets()
     name = unix_path(path)
@@ -207,7 +207,7 @@ def _remove_stale(path: str) -> None:
     """Remove a socket that a server has left behind.
 
     Raises:
-        OSError: If another server listens at the path, or something other than a socket is there.
+        OSError: If another server is listening at the path, or something other than a socket is there.
     """
     try:
         # `stat` would follow a symbolic link: the link would be taken to be the socket to which it points, and removed.
@@ -229,4 +229,4 @@ def _remove_stale(path: str) -> None:
             pass
         except OSError as exc:
             raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from None
-    raise OSError(errno.EADDRINUSE, f"can't listen on {path}: another server listens there")
+    raise OSError(errno.EADDRINUSE, f"can't listen on {path}: another server is already listening there")

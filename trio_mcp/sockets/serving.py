@@ -1,4 +1,4 @@
-"""Serving a run of a server on listeners: each connection is one session."""
+"""Serves a server on socket listeners: each connection is one session."""
 
 import contextlib
 import ssl
@@ -21,31 +21,32 @@ from trio_mcp.tls import accept_tls
 __all__ = ["SocketRun", "SocketSession", "SocketSettings", "serve_listeners"]
 
 LAST_WORDS = 0.5
-"""Seconds after the grace in which the last messages are written (chosen: they are only local writes)."""
+"""How long after the grace period the last messages may still be written, in seconds. An arbitrary choice: they are
+only written to local buffers."""
 
 
 class SocketSession(Protocol):
-    """One client of a run."""
+    """The session of one client of the server."""
 
     ending: bool
 
     async def end_listening(self) -> None:
-        """Send listeners the last changes, and tell them about the end; this takes bounded time."""
+        """Send the last changes to ``subscriptions/listen`` requests, and end them; this takes bounded time."""
 
     async def wait_idle(self) -> None:
-        """Wait until no handler is running."""
+        """Wait until no request handler is running."""
 
     async def aclose(self) -> None:
         """Cancel everything that is still running, and close the link."""
 
 
 class SocketRun(Protocol):
-    """One run of a server."""
+    """One run of a server, which serves any number of connections."""
 
     async def serve_opening(
         self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[Any], object]
     ) -> None:
-        """Open a link and serve it until the client closes it; ``opened`` is called with the session."""
+        """Open a link, call ``opened`` with its session, and serve it until the client closes it."""
 
 
 class SocketSettings(TypedDict, total=False):
@@ -53,10 +54,10 @@ class SocketSettings(TypedDict, total=False):
 
     Attributes:
         max_message_size: The longest line accepted from a client, in bytes; a longer one is refused and skipped.
-        head_timeout: Seconds for a TLS handshake and the client's first message, from the beginning of the connection.
+        head_timeout: Seconds for the TLS handshake and the client's first message, counted from the connection's start.
         max_connections: How many connections may be open at once; further ones are closed.
         write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full.
-        grace: Seconds that requests under way are given when the server ends.
+        grace: Seconds that requests under way are given to finish when the server ends.
     """
 
     # The defaults are the same as over HTTP; docs/reference/limits.md has a table of all bounds.
@@ -79,14 +80,14 @@ async def serve_listeners(
     """Serve connections until ``shutdown`` returns, and then until the work under way has ended.
 
     Args:
-        run: The run of the server.
+        run: The run of the server that serves each connection.
         listeners: The listeners; the caller closes them.
-        settings: Every setting.
-        tls: The configuration of TLS; None to serve without it.
+        settings: The settings, all of them given.
+        tls: The TLS configuration; None to serve without TLS.
         shutdown: Returns when no new work should be accepted.
-        started: Called when connections are accepted.
+        started: Called once connections are accepted.
 
-    When cancelled, open ``subscriptions/listen`` requests get their responses, and everything else is cancelled.
+    On cancellation, open ``subscriptions/listen`` requests get their responses, and everything else is cancelled.
     """
     server = _Server(run, settings, tls)
     async with closing(server.interrupt), trio.open_nursery() as serving:
@@ -104,7 +105,7 @@ async def serve_listeners(
 
 
 class _Server:
-    """The connections of one server."""
+    """Serves the connections to one server, and ends them when the server ends."""
 
     def __init__(self, run: SocketRun, settings: SocketSettings, tls: ssl.SSLContext | None) -> None:
         self._run = run
@@ -156,7 +157,7 @@ class _Server:
         def opened(session: SocketSession) -> None:
             sessions.append(session)
             self._sessions.add(session)
-            # In this case the server had already begun to end, so `end` has missed the session.
+            # If the server had already begun to end, `end` has missed this session.
             if self._ending:
                 accepted.socket.close()
 
@@ -198,6 +199,6 @@ class _Server:
         await session.aclose()
 
     async def interrupt(self) -> None:
-        """Raise the KeyboardInterrupt of a connection."""
+        """Raise the KeyboardInterrupt that ended a connection, if any."""
         for exc in self._interruptions:
             raise exc

@@ -26,24 +26,25 @@ from trio_mcp.types.error_codes import PARSE_ERROR
 __all__ = ["PeerTerms", "first_line", "link_on_terms", "stream_link"]
 
 LAST_WORDS = 10.0
-"""Seconds in total for the last messages, however steadily the peer reads them. Chosen: enough for about 600 KB at the
-lowest speed that `CLOSE_GRACE` allows."""
+"""The time limit for all of the last messages, in seconds, however steadily the peer reads them. Chosen to be enough
+for about 600 KB at the lowest speed that `CLOSE_GRACE` allows."""
 
 MOMENT = 0.5
-"""Seconds after a failed write in which earlier data of the peer is still read. Chosen: it has already arrived."""
+"""How long after a failed write the peer's earlier data is still read, in seconds. An arbitrary choice: the data has
+already arrived."""
 
 
 @attrs.frozen
 class PeerTerms:
-    """The facts about a peer and the requirements on it, in addition to the framing.
+    """Facts about the peer of a link, and the requirements on it, beyond the framing of messages.
 
     Attributes:
-        peer: Its name in error messages.
-        guarded: Whether its first line must be a JSON object, because the peer may be any program.
-        deadline: The time by which its first line must be complete.
-        write_timeout: Seconds that it may take to read 64 KiB once its buffers are full.
-        hint: The advice if a server closes the connection before it responds; None for a peer that may close it at any
-            time.
+        peer: The peer's name in error messages.
+        guarded: Whether the first line must be a JSON object, because the peer may be any program.
+        deadline: The time by which the first line must be complete.
+        write_timeout: Seconds that the peer may take to read 64 KiB once its buffers are full.
+        hint: Advice for the error message if a server closes the connection before it responds; None for a peer that
+            may close it at any time.
     """
 
     peer: str = "the peer"
@@ -62,9 +63,9 @@ async def stream_link(
 ) -> AsyncIterator[Link]:
     """Send and receive messages as lines over any Trio stream, such as a serial port, an SSH channel or a pipe.
 
-    The peer may be a client or a server, and must frame its messages in the same way. The block closes the stream at
-    its end: messages that were sent before are still delivered, as long as the peer reads them, for at most ten
-    seconds. When cancelled, it closes the stream at once.
+    The peer may be a client or a server, and must frame its messages in the same way. When the block ends, the stream
+    is closed: messages that were sent before are still delivered, as long as the peer reads them, for at most ten
+    seconds. On cancellation, the stream is closed at once.
 
     Args:
         stream: The stream. Unless it can close one direction alone (`trio.abc.HalfCloseableStream`), it is closed as a
@@ -86,10 +87,10 @@ async def stream_link(
 async def link_on_terms(
     stream: trio.abc.Stream, terms: PeerTerms, max_message_size: int, metadata: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Link]:
-    """Do what `stream_link` does, for a peer about which more is known.
+    """Open a link like `stream_link`, on the given terms for the peer.
 
-    If the peer is guarded, and its first line is not a JSON object (above all if it is the line of an HTTP request),
-    the rest is ignored and the link is lost.
+    If the peer is guarded, and its first line is not a JSON object (an HTTP request line, most likely), the rest is
+    ignored and the link is lost.
     """
     decoder = LineDecoder(max_message_size)
     async with closing(partial(trio.aclose_forcefully, stream)):
@@ -108,12 +109,12 @@ async def link_on_terms(
 async def first_line(
     receive: Callable[[], Awaitable[bytes | bytearray]], max_size: int, peer: str, deadline: float = math.inf
 ) -> bytes | bytearray:
-    """Read the first line of a peer that may be any program, and return it with everything that arrived with it.
+    """Read the first line from a peer that may be any program, and return it with everything that arrived with it.
 
     Args:
-        receive: Returns the next bytes; empty at the end, at which the bytes so far are returned.
-        max_size: Bytes after which an incomplete line is returned as it is: it can hardly be of another protocol, and
-            is refused like any other line that is too long.
+        receive: Returns the next bytes; none at the end of the stream, where the bytes so far are returned.
+        max_size: The number of bytes after which an incomplete line is returned as it is: such a line is unlikely to
+            belong to another protocol, and is later refused like any other line that is too long.
         peer: The peer's name in error messages.
         deadline: The time by which the line must be complete.
 
@@ -150,7 +151,7 @@ def _not_mcp(peer: str, data: bytearray) -> TransportError:
 
 
 class _Lines:
-    """The tasks between a stream and the channels of a link."""
+    """The tasks that carry messages between a stream and the channels of a link."""
 
     def __init__(
         self, wire: DirectStream, decoder: LineDecoder, terms: PeerTerms, metadata: Mapping[str, Any] | None
@@ -169,11 +170,11 @@ class _Lines:
         self._lost = False
 
     async def end(self) -> None:
-        """Write the messages that have been sent, and close the stream's directions one after the other."""
+        """Write the messages that are still queued, and close the stream: first for sending, then for receiving."""
         self.outbound.close()
         # The reader now drops what arrives, but continues to read: the peer may be blocked in a write.
         self._read_end.close()
-        # In this case the stream was closed forcefully: nothing can be written, and no end will arrive from the peer.
+        # If the link is lost, the stream was closed forcefully: nothing can be written, and no end will arrive.
         if self._lost:
             return
         with trio.move_on_after(LAST_WORDS):
@@ -188,7 +189,7 @@ class _Lines:
                 await self._wire.wait_for_lull()
 
     async def read(self) -> None:
-        """Read to the end, and report the end if it is not orderly."""
+        """Read until the stream ends, and report the loss of the link if it does not end properly."""
         error: TransportError | None = None
         with self._reading:
             try:
@@ -225,7 +226,7 @@ class _Lines:
             raise TransportError(f"{self._terms.peer} has closed the connection{'' if start else self._terms.hint}")
 
     async def write(self) -> None:
-        """Write to the end, and end the reading soon if the peer does not read."""
+        """Write messages until the link is closed; if a write fails, make reading end soon, too."""
         try:
             await self.outbound.write(self._wire.send, self._last_words)
             await self._wire.end_sending()

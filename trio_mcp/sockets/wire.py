@@ -1,4 +1,4 @@
-"""The bytes of one stream, in both directions."""
+"""Reads and writes the bytes of one stream, such as a socket."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from trio_mcp.lines import CLOSE_GRACE, read_socket
 __all__ = ["DirectStream"]
 
 LULL = 0.05
-"""Seconds without a byte after which no more are expected from the peer. Chosen: data that it sent earlier has nearly
-always arrived already."""
+"""How long the peer must be silent before no more bytes are expected from it, in seconds. An arbitrary choice: data
+that it sent earlier has nearly always arrived already."""
 
 
 class DirectStream:
-    """A stream that is read with few steps if it is a socket, and is closed in one direction first if possible.
+    """A wrapper for a stream: reads a socket with little overhead, and ends sending before receiving where it can.
 
     Args:
-        stream: The stream.
-        write_timeout: Seconds that the peer may take to read what one call of `send` sends.
+        stream: The stream to wrap.
+        write_timeout: Seconds that the peer may take to read what one call to `send` sends.
 
     Attributes:
-        ended: Whether this side sends nothing more.
-        socket: The socket, if the stream is a plain socket; it may be written directly between two calls of `send`.
+        ended: Whether this side has finished sending.
+        socket: The socket, if the stream is a plain socket; it may be written to directly between two calls to `send`.
     """
 
     def __init__(self, stream: trio.abc.Stream, write_timeout: float = math.inf) -> None:
@@ -37,11 +37,11 @@ class DirectStream:
         self._peer_ended = trio.Event()
 
     async def receive(self) -> bytes | bytearray:
-        """Return the next bytes from the peer; empty at the end.
+        """Return the next bytes from the peer; none at the end.
 
         Raises:
             trio.BrokenResourceError: If the stream breaks.
-            trio.ClosedResourceError: If it was closed on this side.
+            trio.ClosedResourceError: If the stream was closed on this side.
         """
         chunk = await (self._stream.receive_some() if self.socket is None else read_socket(self.socket))
         self._chunks += 1
@@ -50,7 +50,7 @@ class DirectStream:
         return chunk
 
     async def wait_for_lull(self) -> None:
-        """Wait until the peer has ended its sending, or nothing has arrived for a moment; a task must be receiving."""
+        """Wait until the peer stops sending, or nothing has arrived for a moment; another task must be receiving."""
         seen = -1
         while seen != self._chunks:
             seen = self._chunks
@@ -59,24 +59,24 @@ class DirectStream:
                 return
 
     async def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Send everything.
+        """Send all of the data, within the write timeout.
 
         Raises:
-            trio.BrokenResourceError: If the stream breaks, or the peer does not read.
-            trio.ClosedResourceError: If it was closed on this side.
+            trio.BrokenResourceError: If the stream breaks, or the peer does not read in time.
+            trio.ClosedResourceError: If the stream was closed on this side.
         """
         with trio.move_on_after(self._write_timeout) as scope:
             await self._stream.send_all(data)
         # A part of a line may have been sent, so nothing may follow: for the caller, the stream is broken.
         if scope.cancelled_caught:
-            raise trio.BrokenResourceError(f"the peer has not read for {self._write_timeout:g} seconds")
+            raise trio.BrokenResourceError(f"the peer did not read a message within {self._write_timeout:g} seconds")
 
     async def abort(self) -> None:
         """Close the stream at once."""
         await trio.aclose_forcefully(self._stream)
 
     async def end_sending(self) -> None:
-        """Tell the peer that nothing more will be sent. Data that it has sent before can still be received.
+        """Tell the peer that nothing more will be sent; if possible, leave the stream open for receiving.
 
         Raises:
             trio.BrokenResourceError: If the stream breaks.

@@ -1,6 +1,6 @@
-"""A child process: its start, its output, its standard error, and the end of its whole process group.
+"""Child processes: how one is started, how its output is read, and how its whole process group is ended.
 
-No process that the child has started and left in its group survives `ChildProcess.end`, whatever the child does.
+No process that the child has started survives `ChildProcess.end`, unless it has moved to another process group.
 """
 
 from __future__ import annotations
@@ -28,29 +28,31 @@ from trio_mcp.stdio.probing import PROBING, HeldOutput
 __all__ = ["ChildProcess", "StderrCopier", "start_process"]
 
 TERM_MOMENT = 0.2
-"""Seconds between SIGTERM and SIGKILL when cancelled. Chosen: enough for a signal handler to run."""
+"""Seconds between SIGTERM and SIGKILL on cancellation. An arbitrary choice, enough for a signal handler to run."""
 
 KILL_MOMENT = 3.0
-"""Seconds to wait for a killed process. Chosen: a process ends at once unless it runs as another user or is stuck in
-the kernel."""
+"""Seconds to wait for a killed process. An arbitrary choice: a process ends at once unless it runs as another user or
+is stuck in the kernel."""
 
 LAST_WORDS = 1024 * 1024
-"""Bytes read from a pipe after the process has exited: the largest size of a pipe without privileges (pipe(7))."""
+"""How many bytes to read at most from a pipe after the process has exited: the largest size that a pipe can have
+without privileges (pipe(7))."""
 
 LONGEST_LINE = 8192
-"""Bytes after which a line is split. Chosen: this bounds the memory for output without newlines."""
+"""The number of bytes after which a line is split: an arbitrary choice, to bound the memory for output without
+newlines."""
 
 TAIL = 20
-"""Lines kept for the error message. Chosen: a short traceback."""
+"""How many of the last lines are kept for the error message. An arbitrary choice, enough for a short traceback."""
 
 PENDING = 256
-"""Lines that may wait for a slow sink before the child has to wait too. An arbitrary choice."""
+"""How many lines may wait for a slow sink before the child has to wait, too. An arbitrary choice."""
 
 
 async def start_process(params: StdioServerParameters) -> ChildProcess:
-    """Start the process as leader of a new group, with pipes for all three standard streams.
+    """Start the process as the leader of a new process group, with pipes for all three standard streams.
 
-    A cancellation takes effect before the start or not at all, so no process is ever lost.
+    A cancellation takes effect before the start or not at all, so it never leaves a process running unnoticed.
 
     Raises:
         TransportError: If the process can't be started; the message says why, and what to check.
@@ -64,8 +66,8 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
             stderr=subprocess.PIPE,
             env=environment,
             cwd=params.cwd,
-            # With a group of its own, its descendants get its signals, too, and a Ctrl-C in our terminal does not reach
-            # it.
+            # With a process group of its own, the child's descendants get its signals, too, and a Ctrl-C in our
+            # terminal does not reach them.
             process_group=0,
         )
     except (OSError, ValueError) as exc:
@@ -76,7 +78,7 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
 
 
 def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> str:
-    """Explain an error of the system, whose number can have many causes."""
+    """Explain why the process could not be started: one errno can have several causes."""
     # ENOENT may be about the directory, the program, or the interpreter that a script names; so may EACCES. These
     # checks only determine the text, so it does no harm if the file system has changed since.
     command, cwd = params.command, params.cwd
@@ -102,14 +104,14 @@ def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> 
 
 
 class ChildProcess:
-    """A running child and its process group.
+    """A running child process and its process group.
 
     Attributes:
-        stdin: A stream to its standard input.
-        stdout: A stream from its standard output.
-        stderr: A stream from its standard error.
-        pid: Its process id, which is also the id of its group.
-        returncode: The exit status, negative for a signal; None until a call of `wait` has returned.
+        stdin: A stream to the child's standard input.
+        stdout: A stream from the child's standard output.
+        stderr: A stream from the child's standard error.
+        pid: The process id, which is also the id of the process group.
+        returncode: The exit status, negative for a signal; None until a call to `wait` has returned.
     """
 
     def __init__(self, process: trio.Process) -> None:
@@ -140,10 +142,10 @@ class ChildProcess:
         return returncode
 
     async def end(self, grace: float) -> None:
-        """Wait for the process to exit, and end whatever is left of it and its group.
+        """Wait for the process to exit, and end whatever is left of it and its process group.
 
-        Up to `grace` seconds pass before SIGTERM, and again before SIGKILL. When cancelled, SIGTERM is sent at once,
-        and SIGKILL a moment later. After SIGKILL, this waits for at most `KILL_MOMENT`.
+        Up to ``grace`` seconds pass before SIGTERM, and again before SIGKILL. On cancellation, SIGTERM is sent at once,
+        and SIGKILL a moment later. After SIGKILL, this method waits for at most `KILL_MOMENT`.
         """
         try:
             with trio.move_on_after(grace):
@@ -174,9 +176,9 @@ class ChildProcess:
             self._reap_adopted()
 
     def _reap_adopted(self) -> None:
-        """Reap orphans of the group that have become our children."""
-        # That is so if this process is the first one of a container, or a subreaper (prctl(2)). As zombies, the orphans
-        # would keep the group in existence.
+        """Reap the orphaned processes of the group that have become our children."""
+        # Orphans become our children if this process is the first one in a container, or a subreaper (prctl(2)). As
+        # zombies, they would keep the group in existence.
         try:
             while not self._group_gone and os.waitpid(-self.pid, os.WNOHANG) != (0, 0):
                 pass
@@ -210,7 +212,7 @@ class ChildProcess:
 
 
 class ChildOutput(trio.abc.ReceiveStream):
-    """The output of a child, which ends when the child exits, even if descendants keep the pipe open forever."""
+    """An output stream of a child. It ends when the child exits, even if descendants keep the pipe open forever."""
 
     def __init__(self, stream: PipeReader) -> None:
         self._stream = stream
@@ -237,7 +239,7 @@ class ChildOutput(trio.abc.ReceiveStream):
         return data
 
     def receive_nowait(self, max_bytes: int | None = None) -> bytes:
-        """Return what is in the pipe now; empty if there is nothing."""
+        """Return the bytes that are in the pipe now, if any."""
         try:
             return self._stream.receive_nowait(max_bytes)
         except trio.WouldBlock:
@@ -251,11 +253,11 @@ class ChildOutput(trio.abc.ReceiveStream):
 
 
 class StderrCopier:
-    """Two tasks that copy a child's standard error to a sink, until its end.
+    """Copies a child's standard error to a sink until its end, in two tasks: one reads, and one delivers.
 
     Attributes:
-        tail: The last lines read, whether or not the sink has taken them.
-        ended: Set when the sink has taken everything.
+        tail: The last lines that were read, whether or not the sink has taken them yet.
+        ended: Set once the sink has taken everything.
     """
 
     def __init__(self, stream: ChildOutput, sink: StderrSink, label: str | None = None) -> None:
@@ -268,7 +270,7 @@ class StderrCopier:
         self._pending, self._taken = trio.open_memory_channel[bytes | HeldOutput](PENDING)
         self._rest = b""
         self._passing_on = False
-        # The lines that are held back until the client knows the server's era.
+        # These lines are held back until the client knows the server's era.
         self._held = HeldOutput(self._catch_up)
         probing = PROBING.get()
         if sink == "discard" or probing is None or not probing.hold(self._held):
@@ -277,7 +279,7 @@ class StderrCopier:
         self._limiter = trio.CapacityLimiter(1)
 
     async def read(self) -> None:
-        """Read lines until the stream ends, and close the stream; this is the first task."""
+        """Read lines until the stream ends, then close it: the first of the two tasks."""
         with self._pending:
             async with closing(self._stream.aclose):
                 while chunk := await self._receive():
@@ -288,7 +290,7 @@ class StderrCopier:
                 self._held.release()
 
     def _cut(self, chunk: bytes | bytearray) -> list[bytes]:
-        """Return the lines that this chunk completes."""
+        """Return the lines that this chunk completes, with long ones split into pieces."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         lines = [piece for line in lines for piece in _pieces(line)]
         # A line without an end is delivered in pieces as it arrives.
@@ -298,20 +300,20 @@ class StderrCopier:
         return lines
 
     def _catch_up(self) -> None:
-        """Read what the child has printed so far, as long as lines are being held back."""
+        """Read and hold back what the child has printed so far, as long as lines may be held back."""
         # If the client is cancelled while it waits for the response, the stream may already be closed.
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            # Each round adds to the held lines, which are bounded, so the loop ends however much the child prints.
+            # Each iteration adds to the held lines, which are bounded, so the loop ends however much the child prints.
             while self._can_hold() and (chunk := self._stream.receive_nowait(LONGEST_LINE)):
                 lines = self._cut(chunk)
                 self.tail.extend(map(_text, lines))
                 self._held.add(lines)
 
     def _can_hold(self) -> bool:
-        """Return whether lines may be held now; held lines are shown later, in their order."""
+        """Return whether lines may be held back now; held lines are shown later, in order, or dropped."""
         if not self._held.begun:
-            # Holding does not begin in the middle of lines that were read together; if the sink is so slow, it gets all
-            # lines.
+            # Holding does not begin in the middle of lines that were read together: a sink too slow to have taken them
+            # all gets every line.
             if self._passing_on:
                 return False
             try:
@@ -340,7 +342,7 @@ class StderrCopier:
             self._passing_on = False
 
     async def deliver(self) -> None:
-        """Hand the lines to the sink, however long that takes; this is the second task."""
+        """Hand the lines to the sink, however long it takes: the second of the two tasks."""
         async for first in self._taken:
             lines: list[bytes] = []
             # All waiting lines are shown with one write; a callback gets them one by one.
@@ -396,7 +398,7 @@ def _waiting(taken: trio.MemoryReceiveChannel[bytes | HeldOutput]) -> Iterator[b
 
 
 def _write_stderr(data: bytes) -> None:
-    """Write to our standard error. This runs in a thread: the reader may be slow and must not stop the event loop."""
+    """Write to our standard error, in a thread: its reader may be slow, and must not block the event loop."""
     try:
         while data:
             try:

@@ -1,4 +1,4 @@
-"""The client's end of stdio: a server as a child process."""
+"""The client's end of stdio: starts a server as a child process, and exchanges messages with it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 __all__ = ["stdio_client"]
 
 EXIT_MOMENT = 0.5
-"""Seconds to wait for the exit of a child after one of its streams has ended, or for the rest of its standard error.
-Chosen: an exiting program closes its streams first, and the two should be reported as one event."""
+"""Seconds to wait for a child's exit after one of its streams has ended, or for the rest of its standard error. An
+arbitrary choice: a program that exits closes its streams first, and both should be reported as one event."""
 
 
 @contextlib.asynccontextmanager
@@ -34,8 +34,9 @@ async def stdio_client(
     """Start a server as a child process and connect to its standard streams.
 
     When the block ends, the server's standard input is closed. The server has ``shutdown_grace`` seconds to exit; then
-    its whole process group gets SIGTERM, and after the same time again, SIGKILL. When cancelled, SIGTERM is sent at
-    once, and SIGKILL a moment later. No process that the server started and left in its group survives the server.
+    its whole process group gets SIGTERM, and after the same time again, SIGKILL. On cancellation, SIGTERM is sent at
+    once, and SIGKILL a moment later. No process that the server started survives it, unless it has moved to another
+    process group.
 
     Args:
         params: The program to start, with its arguments and settings.
@@ -58,7 +59,7 @@ async def stdio_client(
 
 
 class _Connection:
-    """The tasks between a child's standard streams and the channels of a link."""
+    """The tasks that carry messages between a child's standard streams and the channels of a link."""
 
     def __init__(self, params: StdioServerParameters, decoder: LineDecoder, child: ChildProcess) -> None:
         self._params = params
@@ -82,7 +83,7 @@ class _Connection:
         )
 
     async def end(self) -> None:
-        """End the child while the tasks are still running: it may have more to write than fits into a pipe."""
+        """End the child while the tasks still read its output: it may have more to write than fits into a pipe."""
         # Without a reader of the channel, `_read_output` discards the rest of the child's output.
         self._read.close()
         # Closing a server's standard input tells it to exit (`basic/transports/stdio`, Shutdown).
@@ -116,12 +117,12 @@ class _Connection:
     async def _reap(self) -> None:
         await self._child.wait()
         self._something_ended.set()
-        # The processes that an exited server has left behind are of no use. They are ended now, while the number of the
+        # The processes that an exited server has left behind are of no use. They are ended now, while the id of the
         # group can't belong to another one.
         await self._child.end(self._params.shutdown_grace)
 
     async def _tell_of_the_end(self) -> None:
-        """Report the loss to the session, with its cause, after everything that the server has sent before."""
+        """Report to the session that the connection is lost, with the cause, after everything that the server sent."""
         # Wait a moment for the exit: with the exit status and the last lines of standard error, the report says far
         # more than "the pipe was closed".
         await self._something_ended.wait()

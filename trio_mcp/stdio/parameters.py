@@ -20,7 +20,7 @@ SAFE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", 
 
 
 def default_environment() -> dict[str, str]:
-    """Return the variables that a server inherits in addition to those given to it."""
+    """Return the environment variables that a server inherits from this process, to which ``env`` is added."""
     found = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
     # Functions that a shell has exported are left out: they could run code in the child ("Shellshock").
     return {name: value for name, value in found.items() if not value.startswith("()")}
@@ -89,22 +89,22 @@ class StdioServerParameters:
 
     Attributes:
         command: The program: a name to look up in PATH, or a path.
-        args: Its arguments.
-        env: Environment variables on top of a short safe list (`default_environment`).
-        cwd: Its working directory; None for that of this process.
-        stderr: The destination of its standard error: ``"inherit"`` shows it on ours, ``"discard"`` drops it, and a
-            callable (sync or async) gets it line by line, decoded, without the newline; lines over 8 KiB arrive in
-            pieces. In each case the last lines are kept for error messages. A callback slower than the server makes the
-            server wait once a few hundred lines are pending. A `Client` sends ``server/discover`` to find out the era
-            of its server; lines that a server of the legacy era prints about that are dropped if the handshake
+        args: The program's arguments.
+        env: Environment variables to add to a short list of safe ones (`default_environment`).
+        cwd: The working directory of the process; None for that of this process.
+        stderr: The destination of the server's standard error: ``"inherit"`` shows it on ours, ``"discard"`` drops it,
+            and a callable (sync or async) gets it line by line, decoded, without the newline; lines over 8 KiB arrive
+            in pieces. In each case the last lines are kept for error messages. A callback slower than the server makes
+            the server wait once a few hundred lines are pending. A `Client` sends ``server/discover`` to find out the
+            era of its server; lines that a legacy-era server prints about this request are dropped if the handshake
             succeeds.
-        label: A text that is shown in brackets before each inherited line; a `ClientGroup` uses the server's name.
-        shutdown_grace: Seconds that the process has to exit, first after its standard input has been closed, and again
+        label: Text to show in brackets before each inherited line; a `ClientGroup` uses the server's name.
+        shutdown_grace: Seconds that the process has to exit after its standard input was closed, and the same again
             after SIGTERM; then it is killed.
 
     Raises:
         TypeError: If an argument is of the wrong type.
-        ValueError: If a process can't be started with an argument.
+        ValueError: If an argument has a value with which no process can be started.
     """
 
     command: str = attrs.field(validator=_check_command)

@@ -1,7 +1,7 @@
-"""The lines that a server prints about the probe for its era, which are held back, and dropped if all is well.
+"""Holds back the lines that a server prints about the probe for its era, and drops them if all is well.
 
-A server of the legacy era may print a hundred lines about that request, which it does not support, as if something had
-failed.
+The probe is a ``server/discover`` request. A server of the legacy era, which does not support it, may print a hundred
+lines about it, as if something had failed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["PROBING", "HeldOutput", "Probing"]
 PROBE = b"server/discover"
 
 MAX_HELD = 64 * 1024
-"""Bytes that are held back. Chosen: nine times what the official Python SDK 1.30 prints about the probe."""
+"""How many bytes are held back at most. Chosen: nine times what the official Python SDK 1.30 prints about the probe."""
 
 
 class HeldOutput:
-    """The output of one server, from the first lines about the probe until its era is known.
+    """The output of one server that is held back, from the first lines about the probe until its era is known.
 
     Args:
         catch_up: Reads what the server has already printed, and passes it to `add`.
 
     Attributes:
-        lines: The lines that are held; once `over` is set, those to be shown.
-        over: Set when these lines, and all later ones, may be shown.
-        begun: Whether holding has begun.
+        lines: The lines that are held back; once ``over`` is set, the lines to show.
+        over: Set once these lines, and all later ones, may be shown.
+        begun: Whether any lines have been held back yet.
     """
 
     def __init__(self, catch_up: Callable[[], None]) -> None:
@@ -47,12 +47,12 @@ class HeldOutput:
         self._end: int | None = None
 
     def wants(self, lines: list[bytes]) -> bool:
-        """Return whether to hold lines that were read together."""
+        """Return whether to hold back these lines, which were read together."""
         # Nothing is held before the first lines about the probe: what a server prints as it starts is shown at once.
         return not self.over.is_set() and (self.begun or any(PROBE in line for line in lines))
 
     def add(self, lines: list[bytes]) -> None:
-        """Hold lines that were read together."""
+        """Hold back these lines, which were read together."""
         if self._begin is None and self._end is None and any(PROBE in line for line in lines):
             self._begin = len(self.lines)
         self.lines += lines
@@ -68,7 +68,7 @@ class HeldOutput:
             self._end = len(self.lines)
 
     def release(self, *, dropping: bool = False) -> None:
-        """Allow the lines to be shown; with ``dropping``, drop those about the probe."""
+        """Allow the held lines to be shown; with ``dropping``, drop those about the probe."""
         if self.over.is_set():
             return
         if dropping and self._begin is not None:
@@ -80,21 +80,21 @@ class HeldOutput:
 
 
 class Probing:
-    """A client's search for the era of its server."""
+    """A client's attempt to find out the era of its server, and the output that is held back meanwhile."""
 
     def __init__(self) -> None:
         self._held: list[HeldOutput] = []
         self._over = False
 
     def hold(self, held: HeldOutput) -> bool:
-        """Take lines to decide about later; return False if the era is already known."""
+        """Register held output, to be shown or dropped later; return False if the era is already known."""
         if not self._over:
             self._held.append(held)
         return not self._over
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
-        """Return a block in which the probe is sent and its response awaited."""
+        """Return a context manager for the block that sends the probe and awaits its response."""
         try:
             yield
         except RequestTimeout:
@@ -117,4 +117,4 @@ class Probing:
 
 # This is a context variable, because links are opened by functions of the application, which get no arguments.
 PROBING: Final[ContextVar[Probing | None]] = ContextVar("PROBING", default=None)
-"""The search of this task's client for the era of its server; None once it is known."""
+"""The attempt of this task's client to find out the era of its server; None once the era is known."""

@@ -1,7 +1,7 @@
 """The server's end of stdio: standard input and output, which carry messages and nothing else.
 
-A server must not write anything but messages to its stdout (`basic/transports/stdio`). Therefore the wire is moved to
-private descriptors, and code that prints, as well as child processes, gets standard error as its standard output.
+A server must not write anything but messages to its stdout (`basic/transports/stdio`). Therefore the streams to the
+client are moved to private descriptors, and what other code and child processes print goes to standard error.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ __all__ = ["stdio_server"]
 async def stdio_server(
     *, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE, exit_grace: float | None = None
 ) -> AsyncIterator[Link]:
-    """Serve the process's standard input and output.
+    """Serve one client over this process's standard input and output.
 
     Inside the block, ``print`` and child processes write to standard error, and standard input is empty. If standard
     error is the same pipe, socket or file as standard output, what they write is dropped, because it must not get
-    between the messages. When cancelled, the block ends at once, even while waiting for input.
+    between the messages. On cancellation, the block ends at once, even while waiting for input.
 
     Args:
         max_message_size: The longest line accepted from the client, in bytes; a longer one is refused and skipped.
-        exit_grace: Seconds between the end of the link and the latest time to leave the block; after that the process
-            exits at once with status 1, without any cleanup, so that code that can't be cancelled does not outlive the
-            client forever. This is meant for the main program of a process. None sets no limit.
+        exit_grace: Seconds within which the block must be left once the link has ended; after that the process exits
+            at once with status 1, without any cleanup, so that code that can't be cancelled does not outlive the client
+            forever. This is meant for the main program of a process. None sets no limit.
 
     Raises:
         LocalProtocolError: If this process already serves its standard streams.
@@ -114,7 +114,7 @@ async def stdio_server(
 
 @contextlib.contextmanager
 def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
-    """Yield a function that starts the countdown to the end of the process; leaving the block stops it."""
+    """Yield a function that starts the countdown to a forced exit of the process; leaving the block stops it."""
 
     # A thread runs even if a handler blocks the event loop. It calls `os._exit`, because `sys.exit` would wait for that
     # handler.

@@ -1,4 +1,4 @@
-"""This process's standard streams as a wire, which is moved to private descriptors and replaced by harmless ones.
+"""This process's standard input and output as streams: moved to private descriptors, and replaced by harmless ones.
 
 Some descriptors can be made non-blocking, so that trio reads and writes them. Others must be left as they are, because
 other processes share their file description; `SharedStream` reads and writes them in threads.
@@ -32,8 +32,8 @@ _in_use = False
 def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStream]]:
     """Take descriptors 0 and 1 away from all other code in this process while the block runs.
 
-    During the block, descriptor 0 is empty and 1 is standard error. If standard error is the wire itself (``2>&1``), 1
-    and 2 lead to ``/dev/null``, except on a terminal, where a person may be reading.
+    During the block, descriptor 0 is empty and 1 is standard error. If standard error is the same file as standard
+    output (``2>&1``), 1 and 2 lead to ``/dev/null``, except on a terminal, where a person may be reading.
 
     Raises:
         LocalProtocolError: If the descriptors are already taken.
@@ -63,7 +63,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
             cleanup.callback(os.close, kept)
             cleanup.callback(os.dup2, kept, fd)
             os.dup2(replacement, fd)
-        # The last callback runs first, so that text printed inside the block goes to standard error, not to the wire.
+        # The last callback runs first, so that text printed inside the block goes to standard error, not to the client.
         cleanup.callback(_flush)
         _in_use = True
         try:
@@ -84,7 +84,7 @@ def _is_open(fd: int) -> bool:
 
 
 def _flush() -> None:
-    """Flush the text that was printed, before its destination changes."""
+    """Flush the text that was printed to standard output, before its destination changes."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Tools to test programs that use this library: a fixture, a recorder, faults, a check of transports, strategies.
+"""Tools to test programs that use this library: a fixture, a recorder, faults, a transport check, and strategies.
 
 Neither a client nor a server imports this package. To check clients and servers, including those not made with this
 library, see `trio_mcp.conformance`. The parts that need Hypothesis or pytest are imported on first use; the extra

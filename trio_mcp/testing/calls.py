@@ -16,22 +16,22 @@ from trio_mcp.types.common import INPUT_REQUIRED
 __all__ = ["CallRecorder", "RecordedCall", "record_calls"]
 
 _ROUND = frozenset({"inputResponses", "requestState"})
-"""The parameters that a further round of a request adds."""
+"""The parameters that a client adds when it sends a request again with input."""
 
 
 @attrs.define
 class RecordedCall:
-    """A request that a server got, and what became of it.
+    """A request that a server got, and its outcome.
 
     Attributes:
-        method: Its method: ``"tools/call"``.
-        params: Its parameters as the server first got them, without ``_meta``.
+        method: The method of the request, such as ``"tools/call"``.
+        params: The parameters as the server first got them, without ``_meta``.
         result: The result as plain data; None until there is one. While the request waits for input, this is the result
-            that asks for it.
-        error: The exception that the request ended with instead, such as an `McpError` or `trio.Cancelled`.
-        rounds: How often it was sent. In the modern era a client sends a request again with the input that was asked
-            for (2026-07-28, `basic/patterns/mrtr`); in the legacy era it sends the request once, whatever the server
-            asks.
+            that asks for the input.
+        error: The exception with which the request ended instead, such as an `McpError` or `trio.Cancelled`.
+        rounds: How often the request was sent. In the modern era a client sends a request again with the input that was
+            asked for (2026-07-28, `basic/patterns/mrtr`); in the legacy era it sends the request once, whatever the
+            server asks.
     """
 
     method: str
@@ -48,7 +48,7 @@ class RecordedCall:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of a tool or prompt."""
+        """The arguments for the tool or prompt; empty if there are none."""
         return self.params.get("arguments") or {}
 
     @property
@@ -62,8 +62,8 @@ class CallRecorder:
     """Middleware that keeps the requests that a server gets, in the order of their arrival.
 
     Attributes:
-        calls: The requests that one of the server's handlers responds to: calls, lists, reads, prompts, completions. A
-            request whose handler asks for input appears once, however many rounds it takes.
+        calls: The requests that the server's handlers respond to: calls, lists, reads, prompts, completions. A request
+            for which the handler asks for input appears once, however often it is sent.
     """
 
     def __init__(self) -> None:
@@ -83,14 +83,14 @@ class CallRecorder:
         try:
             result = await call_next()
         except BaseException as exc:
-            # Questions of an earlier round are not the outcome of the request.
+            # Questions from an earlier attempt are not the outcome of the request.
             call.error, call.result = exc, None
             raise
         call.result = copy.deepcopy(result)
         return result
 
     def _resumed(self, method: str, params: dict[str, Any]) -> RecordedCall | None:
-        """Return the recorded call that a request with these parameters continues; None if it is a new one."""
+        """Return the recorded call that a request with these parameters continues, or None if it is a new call."""
         if not _ROUND & params.keys():
             return None
         first = {key: value for key, value in params.items() if key not in _ROUND}
@@ -105,16 +105,16 @@ class CallRecorder:
 
     @property
     def tools(self) -> list[tuple[str | None, dict[str, Any]]]:
-        """The calls of tools, each as its name and its arguments: ``[("price", {"item": "pear"})]``."""
+        """The tool calls, each as the tool's name and the arguments: ``[("price", {"item": "pear"})]``."""
         return [(call.name, call.arguments) for call in self.calls if call.method == "tools/call"]
 
     def of(self, name: str) -> list[RecordedCall]:
-        """Return the requests for a tool, prompt or resource, or all with a method: ``recorder.of("tools/list")``."""
+        """Return the requests for a tool, prompt or resource, or with a method, as in ``recorder.of("tools/list")``."""
         return [call for call in self.calls if name in (call.name, call.method)]
 
     @contextlib.contextmanager
     def on(self, server: BaseServer) -> Iterator[Self]:
-        """Record what a server gets while the block runs, before any other middleware sees it."""
+        """Record the requests that a server gets while the block runs, before any other middleware sees them."""
         settings = core_of(server).settings
         settings.middleware = (self, *settings.middleware)
         try:
@@ -133,7 +133,7 @@ def record_calls(server: BaseServer) -> contextlib.AbstractContextManager[CallRe
         server: A `Server` or `ProxyServer` in this process.
 
     Raises:
-        TypeError: If ``server`` is of another type.
+        TypeError: If ``server`` is not such a server.
     """
     if not isinstance(server, BaseServer):
         raise TypeError(f"only a Server in this process can be recorded, got {type(server).__name__}")

@@ -1,4 +1,4 @@
-"""Fixtures for pytest-trio."""
+"""Fixtures for tests with pytest-trio."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def client_fixture(
 
     Args:
         target: The target of the client: a `Server`, or anything else that a `Client` takes.
-        fixture: The name of a fixture that returns the target; given in place of ``target``.
-        options: The further arguments of `Client`.
+        fixture: The name of a fixture that returns the target, in place of ``target``.
+        options: Any other arguments of `Client`.
 
     Raises:
         TypeError: If neither or both of ``target`` and ``fixture`` are given, or an option is unknown.

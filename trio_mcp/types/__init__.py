@@ -2,7 +2,7 @@
 
 Names are imported on first use: ``import trio_mcp.types`` costs nothing, and a program pays only for the constructs
 that it uses. The keys of ``_meta`` stay in :mod:`trio_mcp.types.meta`, because names such as ``LOG_LEVEL`` are clear
-only beside that module's name.
+only with that module's name.
 """
 
 # One import for each module; isort would write one for each name.

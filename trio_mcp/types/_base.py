@@ -108,9 +108,9 @@ ModelT = TypeVar("ModelT", bound="WireModel")
 class WireModel(BaseModel):
     """The base class of all wire models, with snake_case names in Python and the schema's names on the wire.
 
-    The constructor takes names in either form, :meth:`from_wire` only the schema's. Unknown fields survive a round
-    trip, with their nulls. Values are not copied: a model and its wire form share nested plain data (except ``_meta``,
-    which is copied because sessions add to it), so treat both as read-only.
+    The constructor takes names in either form; :meth:`from_wire` takes only the schema's. Unknown fields survive a
+    round trip, with their nulls. Values are not copied: a model and its wire form share nested plain data (except
+    ``_meta``, which is copied because sessions add to it), so treat both as read-only.
     """
 
     # defer_build: building a validator costs far more than declaring a model, and no program uses all models.
@@ -171,13 +171,13 @@ class WireModel(BaseModel):
 
 
 def make(model: type[ModelT], **values: Any) -> ModelT:
-    """Do the same as ``model(**values)``, but build no validator if there is nothing to validate.
+    """Make the same model as ``model(**values)``, but build no validator if there is nothing to validate.
 
     Building a validator takes longer than making all the other models of a server. It is not needed if each value has
     exactly the type that its field declares, or is None where the field allows that.
 
     Args:
-        model: A model whose fields have no constraints or validators of their own, except inside of their types.
+        model: A model whose fields have no constraints or validators of their own, except inside their types.
         values: The values, by the fields' names in Python.
     """
     fields = model.model_fields
@@ -248,7 +248,7 @@ def _span_data(field: FieldInfo) -> Mapping[str, Any]:
 
 
 def class_span(model: type[WireModel]) -> tuple[str, ...]:
-    """Return the revisions that define the construct which ``model`` represents."""
+    """Return the revisions that define the construct that ``model`` represents."""
     return model._span.revisions  # noqa: SLF001 - this module is its owner; a public name would be a field to pydantic
 
 

@@ -147,7 +147,7 @@ class Result(WireModel):
     """The base of all results: ``_meta``, and since 2026-07-28 the type of the result."""
 
     meta: dict[str, Any] | None = None
-    # The default is None because `ModernServerEra` fills it in, and a legacy result has no type.
+    # The default is None because `ModernServerEra` fills the type in, and a legacy result has no type.
     result_type: ResultType | None = since("2026-07-28", required=True)
 
 

@@ -45,7 +45,7 @@ class ElicitationCapability(WireModel, since="2025-06-18"):
 
 
 class ClientCapabilities(WireModel):
-    """The capabilities of a client."""
+    """The capabilities that a client declares."""
 
     # Features outside the specification, by name.
     experimental: dict[str, dict[str, Any]] | None = None
@@ -78,7 +78,7 @@ class ToolsCapability(WireModel):
 
 
 class ServerCapabilities(WireModel):
-    """The capabilities of a server."""
+    """The capabilities that a server declares."""
 
     # Features outside the specification, by name.
     experimental: dict[str, dict[str, Any]] | None = None

@@ -78,7 +78,7 @@ ReadableIcons = Annotated[list[Icon], WrapValidator(_readable_icons)]
 class Described(WireModel):
     """The base of constructs with a name and icons: `BaseMetadata` and `Icons` in one."""
 
-    # One class, not two bases, since those exist in later revisions than the constructs derived from this one.
+    # One class, not two bases, because those exist only in later revisions than the constructs derived from this one.
     icons: ReadableIcons | None = since("2025-11-25")
     name: str
     title: str | None = since("2025-06-18")

@@ -31,7 +31,7 @@ class TextContent(WireModel):
 
 
 class ImageContent(WireModel):
-    """An image."""
+    """A block with an image."""
 
     type: Literal["image"] = "image"
     # Base64, kept as text because most programs only pass it on.
@@ -42,7 +42,7 @@ class ImageContent(WireModel):
 
 
 class AudioContent(WireModel, since="2025-03-26"):
-    """A sound."""
+    """A block with audio."""
 
     type: Literal["audio"] = "audio"
     # Base64, as in an image.
@@ -53,7 +53,7 @@ class AudioContent(WireModel, since="2025-03-26"):
 
 
 class EmbeddedResource(WireModel):
-    """A resource with its contents."""
+    """A block with a resource and its contents."""
 
     type: Literal["resource"] = "resource"
     # Contents have no type field: `text` or `blob` distinguishes them.
@@ -78,7 +78,7 @@ class ToolUseContent(WireModel, since="2025-11-25"):
     """A tool call that the model asks for."""
 
     type: Literal["tool_use"] = "tool_use"
-    # The `toolUseId` of the result refers to it.
+    # The `toolUseId` of the result refers to this id.
     id: str
     name: str
     input: dict[str, Any]

@@ -139,7 +139,7 @@ class TitledMultiSelectEnumSchema(_Field, since="2025-11-25"):
 
 
 def _kind(schema: Any) -> str:
-    """Return the tag of the field's class for the union below."""
+    """Return the tag of a field's class in the union `PrimitiveSchemaDefinition`."""
     # pydantic can discriminate only by the value of one key, but these classes differ in which keys they have.
     match schema:
         case WireModel():
@@ -197,7 +197,7 @@ ElicitAction = Literal["accept", "decline", "cancel"]
 
 
 class ElicitRequestFormParams(WireModel, since="2025-06-18"):
-    """The parameters of an elicitation with a form, which is also what an absent ``mode`` means."""
+    """The parameters of an elicitation with a form; an absent ``mode`` means a form, too."""
 
     mode: Literal["form"] | None = since("2025-11-25")
     message: str
@@ -239,7 +239,7 @@ class ElicitRequest(EmbeddableRequestMessage, since="2025-06-18"):
 
 
 class ElicitResult(WireModel, since="2025-06-18"):
-    """The user's decision, and the data of the form if it was accepted."""
+    """The user's decision, and the form's data if the user has accepted."""
 
     action: ElicitAction
     # This is also None after an elicitation by URL.

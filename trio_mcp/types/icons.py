@@ -92,7 +92,7 @@ def pick_icon(
         icons: The icons that the server offers.
         size: The wanted length of the longer side, in pixels. The smallest icon of at least that size is picked, or
             else the largest. An icon that states no size fits any size.
-        theme: The theme of the background.
+        theme: The theme of the background, if known.
         mime_types: The types that can be shown. An https: icon that states no type may be picked as well.
 
     Returns:

@@ -42,7 +42,7 @@ class InputRequiredResult(Result, since="2026-07-28"):
     """The server's questions, and its state for the client to send back."""
 
     result_type: str = INPUT_REQUIRED
-    # Absent if the client need only come back with the state.
+    # Absent if the client only has to send the state back.
     input_requests: InputRequests | None = None
     # Opaque: the client must not read or change it.
     request_state: str | None = None

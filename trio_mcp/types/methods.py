@@ -30,7 +30,7 @@ _NOBODY: Final[frozenset[Sender]] = frozenset()
 
 
 class MethodSpec(NamedTuple):
-    """The protocol's facts about a method in one revision.
+    """The specification's facts about a method in one revision.
 
     Attributes:
         method: The method's name on the wire.
@@ -118,20 +118,20 @@ class _Row(NamedTuple):
 
 
 def _row(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
-    """Make a row; ``models`` names the models of message, params and results (no results for a notification)."""
+    """Make a table row; ``models`` names the models of message, params and results (no results for a notification)."""
     message, params, *results = models.split()
     return _Row(revisions, MethodSpec(method, senders, message, params, tuple(results), **more))
 
 
 def _list(method: str, models: str, capability: str) -> tuple[_Row, _Row]:
-    """Make the rows of a paginated list, one for each era."""
+    """Make the table rows of a method that returns a paginated list, one for each era."""
     # In the modern era params are required, because `_meta` is, and the result may be cached.
     legacy = _row(_LEGACY, method, _CLIENT, models, server_capability=capability, params_required=False)
     return legacy, _Row(_MODERN, legacy.spec._replace(params_required=True, cacheable=True))
 
 
 def _bare(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], message: str, **more: Any) -> _Row:
-    """Make the row of a notification that adds no parameters."""
+    """Make the table row of a notification without parameters of its own."""
     return _row(revisions, method, senders, f"{message} {_BARE}", params_required=False, **more)
 
 
@@ -385,7 +385,7 @@ _FACTS: Final = _Facts(
 )
 
 facts_of: Final[Callable[[str], MethodFacts]] = _FACTS.__getitem__
-"""Return the facts that apply in every revision; the defaults for a method that the specification does not define."""
+"""Return the facts about a method that apply in every revision; for an application's own method, the defaults."""
 
 
 def method_spec(revision: str, method: str) -> MethodSpec | None:

@@ -1,4 +1,4 @@
-"""Notifications about a running request: its progress, and log messages."""
+"""Progress notifications, log messages, and the legacy request that sets the level of log messages."""
 
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ class ProgressNotificationParams(NotificationParams):
     # This increases with every notification, even if the total is not known.
     progress: Number
     total: Number | None = None
-    # A text for people.
+    # A description of the progress for people.
     message: str | None = since("2025-03-26")
 
 

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Resource(WireModel):
-    """A resource of a server."""
+    """A resource that a server offers."""
 
     icons: ReadableIcons | None = since("2025-11-25")
     name: str
@@ -55,7 +55,7 @@ class Resource(WireModel):
 class ResourceTemplate(Described):
     """A family of resources whose URIs follow a template."""
 
-    # RFC 6570.
+    # A URI template (RFC 6570).
     uri_template: str
     description: str | None = None
     # Present only if all resources of the family have this type.
@@ -66,7 +66,7 @@ class ResourceTemplate(Described):
 
 # The `contents` of a result may mix both kinds. Programs that don't need the difference can test for this base.
 class ResourceContents(WireModel):
-    """The base of text and binary contents."""
+    """The base of the text and binary contents of resources."""
 
     uri: str
     mime_type: str | None = None
@@ -74,15 +74,15 @@ class ResourceContents(WireModel):
 
 
 class TextResourceContents(ResourceContents):
-    """The text of a resource."""
+    """The contents of a resource, as text."""
 
     text: str
 
 
 class BlobResourceContents(ResourceContents):
-    """The bytes of a resource."""
+    """The contents of a resource, as bytes in Base64."""
 
-    # Base64.
+    # The bytes, in Base64.
     blob: str
 
 

@@ -15,9 +15,9 @@ __all__ = [
 
 
 class Root(WireModel):
-    """A directory or file of the client."""
+    """A directory or file on the client's side in which the server may work."""
 
-    # A file: URI; the schemas allow no other for now.
+    # A `file:` URI; the specification allows no other kind for now.
     uri: str
     name: str | None = None
     meta: dict[str, Any] | None = since("2025-06-18")

@@ -39,7 +39,7 @@ class SamplingMessage(WireModel):
 
 
 class ModelHint(WireModel):
-    """A model that the server would prefer."""
+    """A hint at a model that the server would prefer."""
 
     # Any part of the model's name.
     name: str | None = None
@@ -83,7 +83,7 @@ class CreateMessageRequestParams(WireModel):
     meta: dict[str, Any] | None = until("2025-11-25")
 
     def check_tool_uses(self) -> None:
-        """Check that the results of tool uses come in the next message, which has no other content.
+        """Check that the results of tool uses come in the next message, and that it has no other content.
 
         This is the rule of `client/sampling`, section Message Content Constraints.
 
@@ -111,7 +111,7 @@ class CreateMessageRequestParams(WireModel):
 
 
 class CreateMessageRequest(EmbeddableRequestMessage):
-    """A request to the client for a completion by its language model."""
+    """A request to the client for a message from its language model."""
 
     method: Literal["sampling/createMessage"] = "sampling/createMessage"
     params: CreateMessageRequestParams

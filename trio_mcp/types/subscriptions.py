@@ -26,7 +26,7 @@ __all__ = [
 
 # A client gets no notification that it has not asked for, so an absent flag means false.
 class SubscriptionFilter(WireModel, since="2026-07-28"):
-    """The notifications that a client wants, or that it will get."""
+    """The notifications that a client asks for or, in an acknowledgement, will get."""
 
     tools_list_changed: bool | None = None
     prompts_list_changed: bool | None = None
@@ -63,7 +63,7 @@ class SubscriptionsAcknowledgedNotificationParams(NotificationParams, since="202
 
 
 class SubscriptionsAcknowledgedNotification(NotificationMessage, since="2026-07-28"):
-    """The notification with which every stream begins."""
+    """The acknowledgement of a subscription, with which every stream of notifications begins."""
 
     method: Literal["notifications/subscriptions/acknowledged"] = "notifications/subscriptions/acknowledged"
     params: SubscriptionsAcknowledgedNotificationParams
@@ -74,7 +74,7 @@ class SubscribeRequestParams(ResourceRequestParams, until="2025-11-25"):
 
 
 class SubscribeRequest(RequestMessage, until="2025-11-25"):
-    """A request for a notification whenever a resource changes."""
+    """A request to be notified whenever a resource changes."""
 
     method: Literal["resources/subscribe"] = "resources/subscribe"
     params: SubscribeRequestParams

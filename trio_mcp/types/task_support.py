@@ -1,6 +1,6 @@
-"""The parts of other constructs that support tasks, which exist in 2025-11-25 only (basic/utilities/tasks).
+"""The models for tasks that are fields of other models; tasks exist in 2025-11-25 only (basic/utilities/tasks).
 
-They are kept apart from :mod:`trio_mcp.types.tasks`, because the modules of those constructs import this one.
+They are kept apart from :mod:`trio_mcp.types.tasks`, because the modules of those other models import this one.
 """
 
 from typing import Any
@@ -20,13 +20,13 @@ __all__ = [
 
 
 class TaskMetadata(WireModel, only="2025-11-25"):
-    """The field of a request that asks for the request to be run as a task."""
+    """The field with which a request asks to be run as a task."""
 
     # The number of milliseconds for which the task should be kept after its creation.
     ttl: int | None = None
 
 
-# In all of these, an empty object declares support for the method that its key names.
+# In all of these capabilities, an empty object declares support for the method that its key names.
 class TasksSamplingCapability(WireModel, only="2025-11-25"):
     """The sampling requests that the client runs as tasks."""
 

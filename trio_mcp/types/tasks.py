@@ -36,7 +36,7 @@ __all__ = [
     "TaskStatusNotificationParams",
 ]
 
-# The last three are final.
+# The last three statuses are final.
 TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
 
@@ -47,7 +47,7 @@ class TaskAugmentedRequestParams(RequestParams, only="2025-11-25"):
 
 
 class RelatedTaskMetadata(WireModel, only="2025-11-25"):
-    """The entry of a message's ``_meta`` that names the task to which the message belongs."""
+    """The entry in a message's ``_meta`` that names the task to which the message belongs."""
 
     task_id: str
 
@@ -127,13 +127,13 @@ class CancelTaskResult(Task, only="2025-11-25"):
 
 
 class ListTasksRequest(PaginatedRequest, only="2025-11-25"):
-    """A request for a page of the receiver's tasks."""
+    """A request for a page of the list of tasks that its receiver runs."""
 
     method: Literal["tasks/list"] = "tasks/list"
 
 
 class ListTasksResult(PaginatedResult, only="2025-11-25"):
-    """A page of the receiver's tasks."""
+    """A page of the list of tasks that the receiver of the request runs."""
 
     tasks: list[Task]
 
@@ -145,7 +145,7 @@ class TaskStatusNotificationParams(Task, only="2025-11-25"):
 
 
 class TaskStatusNotification(NotificationMessage, only="2025-11-25"):
-    """A notification that the state of a task has changed; the receiver of a task need not send it."""
+    """A notification that the state of a task has changed; the side that runs the task need not send it."""
 
     method: Literal["notifications/tasks/status"] = "notifications/tasks/status"
     params: TaskStatusNotificationParams

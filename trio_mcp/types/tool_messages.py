@@ -67,7 +67,7 @@ class ListToolsResult(CacheablePage):
 
     tools: list[Tool]
 
-    # This replaces pydantic's own, which yields the fields.
+    # This replaces pydantic's own method, which yields the fields.
     def __iter__(self) -> Iterator[Tool]:  # type: ignore[override]
         """Yield the tools of this page."""
         return iter(self.tools)

@@ -1,4 +1,4 @@
-"""Tools: functions that a server offers to the model. See :mod:`trio_mcp.types.tool_messages` for messages."""
+"""Tools: functions that a server offers to the model. The messages are in :mod:`trio_mcp.types.tool_messages`."""
 
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ TaskSupport = Literal["forbidden", "optional", "required"]
 
 
 class ToolAnnotations(WireModel, since="2025-03-26"):
-    """Hints about what a tool does; the server's own claims, so don't base decisions on them."""
+    """Hints about what a tool does. They are the server's own claims, so don't rely on them for decisions."""
 
     title: str | None = None
     # Absent means false: the tool may change things.
@@ -37,7 +37,7 @@ class ToolExecution(WireModel, only="2025-11-25"):
 
 
 class Tool(Described):
-    """A tool of a server."""
+    """A tool that a server offers."""
 
     description: str | None = None
     # JSON Schemas of the arguments and of the structured content of the result.

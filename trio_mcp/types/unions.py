@@ -1,4 +1,4 @@
-"""Unions of everything that a side may send, over all revisions, and models of the reserved keys of ``_meta``.
+"""Unions of all the messages that each side may send, in any revision, and models of the reserved keys of ``_meta``.
 
 They are for programs that want to validate such data. The library itself uses the method table, and ``_meta`` as a
 plain dict. The method distinguishes requests and notifications; the type of a result follows from its request.
@@ -183,7 +183,7 @@ class _MetaModel(WireModel):
 
 
 class RequestMetaObject(_MetaModel, since="2026-07-28"):
-    """The reserved keys of a modern request: the revision, and what the client declares about itself."""
+    """The reserved ``_meta`` keys of a modern request: the revision, and what the client declares or asks for."""
 
     protocol_version: str
     client_capabilities: ClientCapabilities
@@ -193,19 +193,19 @@ class RequestMetaObject(_MetaModel, since="2026-07-28"):
 
 
 class NotificationMetaObject(_MetaModel, since="2026-07-28"):
-    """The reserved keys of a notification: the subscription to which it belongs."""
+    """The reserved ``_meta`` keys of a notification: only the subscription to which it belongs."""
 
     subscription_id: RequestId | None = None
 
 
 class ResultMetaObject(_MetaModel, since="2026-07-28"):
-    """The reserved keys of a result: the server that made it."""
+    """The reserved ``_meta`` keys of a result: only the server that made it."""
 
     server_info: Implementation | None = None
 
 
 class SubscriptionsListenResultMetaObject(_MetaModel, since="2026-07-28"):
-    """The reserved keys of the result that ends a subscription: the subscription, and the server."""
+    """The reserved ``_meta`` keys of the result that ends a subscription: the subscription and the server."""
 
     subscription_id: RequestId
     server_info: Implementation | None = None
@@ -213,6 +213,6 @@ class SubscriptionsListenResultMetaObject(_MetaModel, since="2026-07-28"):
 
 # This class has the same name as typing.Annotated, so this module writes the latter with its prefix.
 class Annotated(WireModel, only="2024-11-05"):
-    """The base of constructs with annotations; the type of the annotations has no name of its own in that revision."""
+    """The base of models with annotations in 2024-11-05, where the type of the annotations has no name of its own."""
 
     annotations: Annotations | None = None

@@ -32,7 +32,7 @@ _POSITION: Final = {revision: position for position, revision in enumerate(REVIS
 
 
 class Era(enum.Enum):
-    """How two peers learn each other's revision, identity and capabilities."""
+    """The revisions in which two peers learn each other's revision, identity and capabilities in the same way."""
 
     LEGACY = "legacy"
     """An ``initialize`` handshake opens a session, in which both peers remember what was declared."""

@@ -1,1 +1,1 @@
-"""WebSocket: a full-duplex link, one text frame for each message."""
+"""The WebSocket transport: a full-duplex link, with one text frame for each message."""

@@ -39,7 +39,7 @@ from trio_mcp.websocket.stream import WatchedStream
 __all__ = ["open_websocket"]
 
 OPENING_TIMEOUT: Final = 10.0
-"""Seconds to connect, with the handshakes of TLS and of the WebSocket. Chosen: another kind of server may never
+"""Seconds to connect, including the TLS and WebSocket handshakes (arbitrary): another kind of server may never
 respond."""
 
 DEFAULT_PORTS: Final = {"ws": 80, "wss": 443}
@@ -65,7 +65,7 @@ async def open_websocket(
     ping_interval: float,
     ping_timeout: float,
 ) -> AsyncIterator[Link]:
-    """Connect to a server over a WebSocket: `websocket_client`, without its ``auth``."""
+    """Connect to a server over a WebSocket, as `websocket_client` does, but without its ``auth``."""
     target = _Target(url, headers, ssl_context, unix_socket)
     check_count("max_message_size", max_message_size)
     check_seconds("ping_interval", ping_interval)
@@ -102,13 +102,13 @@ async def open_websocket(
 
 
 class _Target:
-    """A checked destination of a connection.
+    """The server to connect to, with arguments that have been checked.
 
     Args:
-        url: The URL.
+        url: The server's URL.
         headers: Sent with the handshake.
-        ssl_context: For TLS.
-        unix_socket: The path of a Unix socket.
+        ssl_context: How to check the server's certificate; None for the system's trust store.
+        unix_socket: The path of a Unix socket to connect to; None for TCP.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class _Target:
         """Connect, without any handshake.
 
         Raises:
-            TransportError: If that fails.
+            TransportError: If the connection can't be made.
         """
         try:
             stream: trio.SocketStream = (
@@ -176,12 +176,12 @@ class _Target:
         """Do the TLS handshake, if the URL begins with ``wss://``.
 
         Raises:
-            TransportError: If that fails.
+            TransportError: If the handshake fails.
         """
         if isinstance(stream, trio.SSLStream):
             try:
-                # Leaving it to the first write would be too late: trio-websocket would report a bad certificate as a
-                # closed connection.
+                # Leaving the handshake to the first write would be too late: trio-websocket would report a bad
+                # certificate as a closed connection.
                 await stream.do_handshake()
             except trio.BrokenResourceError as exc:
                 raise TransportError(
@@ -240,10 +240,10 @@ class _Target:
 
 
 def _ascii(host: str) -> str:
-    """Return a host name as it is sent.
+    """Return a host name in ASCII, as it is sent.
 
     Raises:
-        ValueError: If it can't be encoded.
+        ValueError: If the name can't be encoded.
     """
     if host.isascii():
         return host

@@ -9,16 +9,16 @@ from wsproto.frame_protocol import CloseReason
 __all__ = ["BURST", "CloseCause", "Frames", "too_big"]
 
 BURST: Final = 64
-"""Frames that are parsed before other tasks run (chosen)."""
+"""How many frames are parsed before other tasks get to run (arbitrary)."""
 
 MAX_HEAD: Final = 64 * 1024
-"""Bytes that the response to a handshake may have, including the body of a refusal (chosen)."""
+"""The most bytes of a response to the handshake, including the body of a refusal (arbitrary)."""
 
 FREE_FRAGMENTS: Final = 1024
-"""Frames of one message that may have any size (chosen)."""
+"""How many frames of one message may be of any size (arbitrary)."""
 
 LEAST_FRAGMENT: Final = 256
-"""Bytes that further frames must have on average (chosen): each frame costs time and memory of its own."""
+"""Bytes that must arrive for each frame beyond `FREE_FRAGMENTS` (arbitrary): each frame costs time and memory."""
 
 
 class CloseCause(NamedTuple):
@@ -48,9 +48,9 @@ class Frames:
         limit: How many bytes a message may have.
 
     Attributes:
-        fault: Why the next frame must not be parsed.
+        fault: Why the next frame must not be parsed; None if it may be.
         partial: Whether a message has begun and not ended.
-        in_parser: How many messages have been admitted that the parser has not returned yet.
+        in_parser: How many messages have been admitted to the parser but not yet returned by it.
     """
 
     __slots__ = (
@@ -81,14 +81,14 @@ class Frames:
 
     @property
     def at_rest(self) -> bool:
-        """Whether the parser waits for the first frame of a message, and has none that the next could overtake."""
+        """Whether the parser is between messages, so that the next one can bypass it without overtaking another."""
         # `_open` need not be checked: a message that has begun is counted in `in_parser`. After a close frame all data
         # is discarded (RFC 6455, section 1.4), which only the parser does.
         return not (self.in_parser or self._closing or self._left or self._header or self._head is not None)
 
     @property
     def in_head(self) -> bool:
-        """Whether the head of the handshake has not ended."""
+        """Whether the head of the handshake is still arriving."""
         return self._head is not None
 
     @property
@@ -97,7 +97,7 @@ class Frames:
         return bytes(self._head or b"")
 
     def admit(self, data: bytes | bytearray) -> int:
-        """Return how many of the next bytes may be parsed now: whole pieces of at most `BURST` frames."""
+        """Return how many of the next bytes may be parsed now; they contain at most `BURST` frames."""
         if self._head is not None:
             return self._admit_head(self._head, data)
         place, left = 0, BURST
@@ -162,6 +162,6 @@ class Frames:
 
 
 def _size_of(header: bytearray) -> int:
-    """Return how many bytes a header has, by its first two bytes (RFC 6455, section 5.2)."""
+    """Return the size in bytes of a frame's header, which its first two bytes determine (RFC 6455, section 5.2)."""
     short = header[1] & 0x7F
     return 2 + (2 if short == 126 else 8 if short == 127 else 0) + (4 if header[1] & 0x80 else 0)

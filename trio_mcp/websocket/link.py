@@ -21,20 +21,20 @@ from trio_mcp.websocket.sockets import LAST_WORDS, Ended, Socket
 __all__ = ["Inbox", "WebSocketLink"]
 
 INBOX: Final = 4 * 1024 * 1024
-"""Bytes of messages that may wait for the session (chosen). A full inbox holds up the responses to the peer's pings."""
+"""The most bytes of messages that wait for the session (arbitrary). A full inbox holds up responses to pings."""
 
 COST: Final = 1024
-"""Bytes counted for each message in addition to its text (chosen): small ones take many times their size in memory."""
+"""Bytes counted for each message besides its text (arbitrary): small ones take many times their size in memory."""
 
 GOODBYE: Final = CloseCause(CloseReason.NORMAL_CLOSURE, "")
 
 CLOSE_GRACE: Final = 1.0
-"""Seconds that the peer may take for the last messages and to close its end. Chosen: a peer that does not read must not
-hold up the end of a session."""
+"""Seconds that the peer may take to read the last messages and to close its end (arbitrary): a peer that does not read
+must not hold up the end of a session."""
 
 
 class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
-    """The messages that wait for a session, bounded in bytes. If there is room, a message of any length is taken."""
+    """The messages that wait for a session, bounded in bytes. While there is room, a message of any length is taken."""
 
     def __init__(self, limit: int = INBOX) -> None:
         self._limit = limit
@@ -51,7 +51,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
         return self._size < self._limit or self._closed
 
     async def room(self) -> None:
-        """Wait until there is room; without a checkpoint if there is."""
+        """Wait until there is room; if there already is, return without a checkpoint."""
         # Each message that is taken wakes the reader, but a short one may not make enough room.
         while not self.has_room:
             await self._taken.park()
@@ -66,7 +66,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
             self._arrived.unpark()
 
     def end(self) -> None:
-        """Add no more."""
+        """Record that no more messages will come."""
         self._ended = True
         self._arrived.unpark_all()
 
@@ -95,7 +95,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
                 return self.receive_nowait()
 
     def close(self) -> None:
-        """Drop all messages, now and later."""
+        """Drop all messages, both those that wait and any that come later."""
         self._closed = True
         self._items.clear()
         self._size = 0
@@ -113,10 +113,10 @@ class WebSocketLink:
     Args:
         socket: The open WebSocket.
         metadata: The metadata that the session gets with each message.
-        farewell: The reason that the peer gets when the block ends.
+        farewell: The reason given to the peer for closing the WebSocket.
 
     Attributes:
-        farewell: The same reason; it may be changed.
+        farewell: The same reason, which may be changed while the link is open.
     """
 
     def __init__(

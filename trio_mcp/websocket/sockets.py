@@ -21,7 +21,7 @@ SUBPROTOCOL: Final = "mcp"
 """The subprotocol that both sides must name (RFC 6455, section 1.9)."""
 
 LAST_WORDS: Final = 0.5
-"""Seconds to send a close frame when the time is up (chosen: it is only a local write)."""
+"""Seconds to send a close frame when the time is up (arbitrary): it is only a local write."""
 
 
 NOT_TEXT: Final = "a binary frame, where messages are text"
@@ -43,38 +43,38 @@ class Socket(Protocol):
     """An open WebSocket.
 
     Attributes:
-        waiting: Whether nothing more is received at present, because a received message waits for room.
+        waiting: Whether receiving is paused, because a received message waits for room.
     """
 
     waiting: bool
 
     async def receive_all(self, accept: Accept) -> None:
-        """Pass every message on, in order.
+        """Pass every message to ``accept``, in order.
 
         Raises:
             Ended: When no more messages will come.
         """
 
     async def send(self, messages: Sequence[bytes]) -> None:
-        """Send messages. Only one task may do that, and cancelling it ends the WebSocket.
+        """Send messages. Only one task may send, and cancelling it ends the WebSocket.
 
         Raises:
-            Ended: If they can't be sent.
+            Ended: If the messages can't be sent.
         """
 
     async def close(self, code: int, reason: str) -> None:
         """Tell the peer that nothing more will be sent; messages that still arrive are received."""
 
     async def hang_up(self) -> None:
-        """Drop the connection."""
+        """Close the connection below the WebSocket."""
 
 
 Open = Callable[[trio.Nursery], Awaitable[WebSocketConnection]]
-"""Does the opening handshake; the reader of trio-websocket is started in the nursery."""
+"""A function that does the opening handshake; trio-websocket starts its reader in the nursery."""
 
 
 class TrioSocket:
-    """A WebSocket on trio-websocket, which pings a silent peer.
+    """A WebSocket, implemented with trio-websocket, which pings a silent peer.
 
     Args:
         stream: The stream below.
@@ -110,7 +110,8 @@ class TrioSocket:
         """Do the opening handshake.
 
         Returns:
-            The exception of trio-websocket, if it failed; a `ConnectionClosed` if the peer has just left.
+            None if the handshake succeeded; otherwise trio-websocket's exception, which is a `ConnectionClosed` if the
+            peer merely closed the connection.
         """
         home: Any = _Home(nursery, self._read)
         with self._over:
@@ -271,7 +272,7 @@ def farewell(peer: str, code: int, reason: str | None) -> TransportError | None:
 
 
 def _in_words(code: int, reason: str | None) -> str:
-    """Return a code and a reason in words; the peer has chosen both."""
+    """Describe in words a close code and a reason, both of which the peer has chosen."""
     words = f"{int(code)}"
     with contextlib.suppress(ValueError):
         words += f" ({CloseReason(code).name.lower().replace('_', ' ')})"

@@ -23,29 +23,29 @@ from trio_mcp.websocket.text_frames import SplitFrame, read_text_frame, split_fr
 __all__ = ["WatchedStream"]
 
 LINGERED: Final = 64 * 1024 * 1024
-"""The most bytes that are still read from a peer that has violated the protocol or a limit (chosen).
+"""The most bytes that are still read from a peer that has violated the protocol or a limit (arbitrary).
 
 A browser sends a long message to its end. The operating system resets a connection that is closed with data unread, and
 the reset may destroy the close frame before the peer has read it."""
 
 
 Accept = Callable[[bytes], Awaitable[None]]
-"""Takes a message, and returns when there is room for the next one."""
+"""A function that takes a message, and returns when there is room for the next one."""
 
 
 class WatchedStream:
-    """The `trio.abc.Stream` that trio-websocket reads and writes; only `hang_up` closes the one below.
+    """The `trio.abc.Stream` that trio-websocket reads and writes; only `hang_up` closes the stream below.
 
     Args:
-        stream: The stream below.
-        read: The bytes that have already been read from it.
+        stream: The stream below, which carries the bytes.
+        read: The bytes that have already been read from the stream below.
         max_message_size: How many bytes a message may have.
         write_timeout: Seconds that the peer may take to read a `CHUNK` once its buffers are full.
         is_client: Whether this is the client's end, which masks its frames.
 
     Attributes:
         heard: The time, by Trio's clock, at which the peer was last heard from.
-        fault: Why this side gives the WebSocket up.
+        fault: Why this side has given up the WebSocket; None if it has not.
         answered: Whether this side has sent a close frame.
         goodbye: Whether nothing more is sent, because a close frame has been sent or the stream is broken.
         broken: What broke the stream, in words; empty if it is not broken.
@@ -99,19 +99,19 @@ class WatchedStream:
         self._frames.in_parser -= 1
 
     def stand_still(self, seconds: float) -> None:
-        """Don't count some seconds against the peer, because this program did not read during that time."""
+        """Don't count a number of seconds against the peer, because this program was not reading during that time."""
         self.heard += seconds
         self._begun += seconds
 
     def give_up(self, fault: CloseCause) -> None:
-        """Read no more; `say_goodbye` tells the peer why."""
+        """Stop reading because of a fault; `say_goodbye` tells the peer about it."""
         # The first fault is kept; a later one, such as silence, may only be its consequence.
         if self.fault is None:
             self.fault = fault
         self.stop()
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         # The scope is not enough: the reader may be between two reads, each of which has its own.
         self._ended = True
         self._answering.set()
@@ -200,7 +200,7 @@ class WatchedStream:
         return True
 
     async def send_all(self, data: Any) -> None:
-        """Send bytes, unless a close frame has been sent before."""
+        """Send bytes, unless a close frame has already been sent."""
         await self._send((data,))
 
     async def _send(self, parts: Sequence[Any]) -> None:
@@ -231,7 +231,7 @@ class WatchedStream:
         await self._stream.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Only end the reading, because the close frame may still have to be sent."""
+        """Stop reading, but keep the stream below open, because the close frame may still have to be sent."""
         self.stop()
         await trio.lowlevel.checkpoint()
 

@@ -13,7 +13,7 @@ __all__ = ["SplitFrame", "read_text_frame", "split_frame", "text_frame", "text_f
 TEXT = 0x81  # the last, and only, frame of a text message (RFC 6455, section 5.2)
 
 BLOCK: Final = 64 * 1024
-"""Bytes that are masked at once (chosen): the intermediate numbers stay in the processor's cache."""
+"""Bytes that are masked at once (arbitrary): the intermediate numbers stay in the processor's cache."""
 
 
 def text_frame(message: bytes, masked: bool) -> bytes:
@@ -38,10 +38,10 @@ def text_frame_parts(message: bytes, masked: bool) -> tuple[bytes, bytes]:
 
 
 def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[bytes, int] | None:
-    """Return the message of the text frame at a place, and the place after it.
+    """Return the message of the text frame at ``place``, and the place after the frame.
 
-    Return None if the parser must see the frame: if it is of another kind, incomplete, longer than the limit, or not
-    exactly as it should be.
+    Return None if the parser must see the frame, because it is of another kind, incomplete, longer than the limit, or
+    invalid.
     """
     found = _read_head(data, place, masked, limit)
     if found is None:
@@ -59,7 +59,7 @@ def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[
 
 
 def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, int] | None:
-    """Return where the payload of the text frame at a place begins and ends; None as in `read_text_frame`."""
+    """Return where the payload of the text frame at ``place`` begins and ends; None as in `read_text_frame`."""
     start = place + 2
     # A client must mask its frames, and a server must not (RFC 6455, section 5.1); a reserved bit makes the first byte
     # differ from `TEXT`. A wrong frame goes to the parser, which knows the code with which to close.
@@ -76,7 +76,7 @@ def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, 
 
 
 def split_frame(data: bytes, masked: bool, limit: int) -> SplitFrame | None:
-    """Return the incomplete text frame at the beginning of the data; None if there isn't one that needs no parser."""
+    """Return the incomplete text frame at the beginning of the data; None if the parser must see what is there."""
     found = _read_head(data, 0, masked, limit)
     if found is None:
         return None
@@ -110,7 +110,7 @@ class SplitFrame:
         """Take the bytes of the payload that have arrived, and return how many there were.
 
         Raises:
-            UnicodeDecodeError: If they are not UTF-8; then none are taken.
+            UnicodeDecodeError: If the bytes are not UTF-8; then none are taken.
         """
         piece = data[: self._left]
         text = piece if self._mask is None else self._mask.over(piece)
@@ -143,7 +143,7 @@ class _Mask:
         self._block: tuple[bytes, int] = b"", 0
 
     def over(self, data: bytes) -> bytes:
-        """Apply the mask to the next bytes; a `BLOCK` is the best size."""
+        """Apply the mask to the next bytes; blocks of `BLOCK` bytes are masked fastest."""
         key, size = self._key, len(data)
         if size == BLOCK:
             # Nearly all blocks of a long message are masked with the same number.

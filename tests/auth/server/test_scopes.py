@@ -325,7 +325,7 @@ async def test_what_is_added_later_with_scopes_is_refused_without_auth() -> None
             return "written"
 
         r = await ask(app, modern(None, "tools/call", name="write", arguments={}))
-        assert "judges no tokens" in r.json["error"]["message"]
+        assert "checks no tokens" in r.json["error"]["message"]
 
 
 async def test_in_memory_scopes_do_not_hold() -> None:

@@ -24,11 +24,11 @@ None if the redirection will arrive by itself."""
 
 @attrs.frozen
 class Person:
-    """A person who can be asked, until the block of `Asker.opened` ends.
+    """A person who can be asked to sign in, until the block of `Asker.opened` ends.
 
     Attributes:
         asker: The `Asker` that asks the person.
-        redirect: The redirect URI to register and to send, with its port; None without one.
+        redirect: The redirect URI to register and to send, with its port; None if there is no redirection.
     """
 
     asker: Asker
@@ -36,11 +36,11 @@ class Person:
     _arriving: Redirections
 
     async def ask(self, ask: SignIn) -> Mapping[str, str]:
-        """Let the person sign in, and return the parameters of the redirection, whose ``state`` is right.
+        """Let the person sign in, and return the parameters of the redirection that has the right ``state``.
 
         Raises:
-            AuthorizationError: If the URL can't be shown, something else was pasted, 100 wrong redirections arrived, or
-                the time has run out.
+            AuthorizationError: If the URL can't be shown, the pasted text is not the right URL, 100 wrong redirections
+                have arrived, or the time has run out.
         """
         with trio.move_on_after(self.asker.login_timeout):
             # `show` may run for as long as the browser does, and the redirection may arrive before it returns: leaving
@@ -51,7 +51,7 @@ class Person:
         raise self.late(ask.issuer)
 
     def late(self, issuer: str | None = None) -> AuthorizationError:
-        """Return the error for a person who has not signed in within the time."""
+        """Return the error for a person who has not signed in within the time limit."""
         return AuthorizationError(
             "authorization",
             f"the person did not sign in within {self.asker.login_timeout:g} seconds",
@@ -61,7 +61,7 @@ class Person:
         )
 
     async def _shown(self, ask: SignIn) -> None:
-        # Both ways are open at once: a person who is asked to paste may have a browser that comes back by itself.
+        # Both are possible at once: a person who is asked to paste may have a browser that reaches the listener.
         try:
             pasted = await self.asker.show(ask.url)
         except TrioMcpError:
@@ -75,7 +75,7 @@ class Person:
             return
         try:
             # The rules are those of the listener: the `state` has to be right, and each redirection counts once,
-            # whichever way it comes.
+            # however it arrives.
             found = self._arriving.arrived(urlsplit(pasted.strip()).query)
         except ValueError:
             found = None
@@ -97,7 +97,7 @@ class Asker:
 
     Attributes:
         show: Shows the URL; see `Show`.
-        show_code: Shows the code of the device grant.
+        show_code: Shows the code that the person has to enter for the device grant.
         redirect: The redirect URI, as it was configured; None if there is no redirection.
         login_timeout: How long a person has to sign in, in seconds.
     """
@@ -109,7 +109,7 @@ class Asker:
 
     @contextlib.asynccontextmanager
     async def opened(self, redirect: str | None) -> AsyncIterator[Person]:
-        """Return a block in which a person can be asked.
+        """Return a context manager; inside its block, a person can be asked to sign in.
 
         Args:
             redirect: The redirect URI. One with ``http`` is on loopback, and this process listens for redirections to

@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 class BearerToken:
-    """Signs requests with a token of your own.
+    """Signs requests with an access token that your program supplies.
 
     Args:
         token: The token; or an async function that returns one, which is called before the first request, and again
@@ -45,7 +45,7 @@ class BearerToken:
 
     @contextlib.asynccontextmanager
     async def opened(self, server: str, pause: Pause) -> AsyncIterator[_Signer]:
-        """Return a block in which requests are authorized; see `trio_mcp.http.client.auth.Auth`.
+        """Return a context manager; inside its block, requests are authorized: see `trio_mcp.http.client.auth.Auth`.
 
         Raises:
             AuthorizationError: If the token would be sent in the clear (RFC 6750, section 5.3).
@@ -65,11 +65,11 @@ class _Signer:
         self._asking = trio.Lock()
 
     def attempt(self) -> _Attempt:
-        """Begin an operation."""
+        """Return the authorization of a new operation."""
         return _Attempt(self)
 
     async def token(self, refused: str = "") -> str:
-        """Return the token; if it is the refused one, ask the program's function for another one first."""
+        """Return the token; if it is the refused one, first call the program's function for a new one."""
         # `_token` and `refused` are both empty at first, so the function is called before the first request, too.
         if self._token == refused and callable(self._source):
             # Later operations find the token that the first one got; an operation with a token never waits here.
@@ -88,7 +88,7 @@ class _Attempt:
         self._renewed = False
 
     async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
-        """Return the field that authorizes a request."""
+        """Return the header field that authorizes a request; nothing if the request goes to another origin."""
         if not same_origin(url, self._signer.server):
             return ()
         self._used = await self._signer.token()
@@ -100,8 +100,8 @@ class _Attempt:
         if status not in (401, 403) or not self._used:
             return False
         wanted = read_wanted(headers, token=self._used)
-        # Each operation does this once: a function whose tokens are all refused would otherwise send the request
-        # forever.
+        # Each operation does this once: if all tokens from the function are refused, the request would otherwise be
+        # repeated forever.
         if status == 401 and not self._renewed:
             self._renewed = True
             if await self._signer.token(self._used) != self._used:

@@ -1,4 +1,4 @@
-"""A web browser, opened for a person to sign in."""
+"""Opening a web browser for a person to sign in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["open_browser"]
 
 TIMEOUT: Final = 10.0
-"""Seconds for the browser to start; chosen. The call that starts one in the foreground returns only when it ends."""
+"""How many seconds the browser may take to start. An arbitrary choice.
+
+If the browser runs in the foreground, the call that starts it returns only when the browser exits.
+"""
 
 # These browsers would take over the terminal, and few of them can show a sign-in page.
 _OF_THE_TERMINAL: Final = frozenset({"elinks", "links", "lynx", "w3m", "www-browser"})
@@ -25,10 +28,10 @@ async def open_browser(url: str) -> None:
     """Open a page in the person's web browser, and write its URL to stderr, in case no browser opens.
 
     Args:
-        url: A URL of ``https`` or ``http``.
+        url: An ``https`` or ``http`` URL.
 
     Raises:
-        AuthorizationError: If the URL is any other; nothing is opened then.
+        AuthorizationError: If the URL has another scheme, or is malformed; nothing is opened then.
     """
     host = _host_of(url)
     await trio.lowlevel.checkpoint()
@@ -41,7 +44,7 @@ async def open_browser(url: str) -> None:
 
 
 def _host_of(url: str) -> str:
-    """Return the host of a URL for a message, in its encoded form: a name in another script may imitate a known one."""
+    """Return the host of a URL for a message, encoded as ASCII: a name in another script may imitate a known one."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").encode("idna").decode("ascii")

@@ -19,26 +19,27 @@ from trio_mcp.auth.rules.urls import UrlPolicy
 __all__ = ["IdentityAssertion"]
 
 Identify: TypeAlias = Callable[[Callable[[], float]], Flow[tuple[TokenEndpoint, str]]]
-"""A function that takes the clock, and makes the flow that gets the provider's token endpoint and the ID token."""
+"""A function that takes a clock, and returns the flow that gets the provider's token endpoint and the ID token."""
 
 
 class IdentityAssertion(Machine):
-    """Signs requests for a person whom an identity provider knows, as the organization allows (ID-JAG).
+    """Signs requests on behalf of a person known to an identity provider, as the organization allows (ID-JAG).
 
     The person signs in at the provider, once for all servers. The provider exchanges the ID token for an assertion,
     and the server's authorization server exchanges the assertion for a token.
 
     Args:
         idp: The issuer of the identity provider.
-        person: An `OAuth` with which the person signs in at the provider, and whose store keeps that login; its client
-            is the one registered there. Or an async function that returns the person's ID token, not yet expired.
-        client: The program's client at the server's authorization server, with its secret or key there.
-        idp_client: The program's client at the identity provider, to which the function's ID token is issued; an
-            `OAuth` has its own.
+        person: An `OAuth` with which the person signs in at the provider: its store keeps that login, and its client
+            is registered there. Or an async function that returns the person's ID token, which must not have expired.
+        client: The client that is registered at the server's authorization server, with its secret or key.
+        idp_client: The client that is registered at the identity provider, and that the ID token from the function is
+            issued to. Leave it out for an `OAuth`, which has its own.
         options: Further arguments; see `TokenOptions`.
 
     Raises:
-        TypeError: If there are two clients at the identity provider, or none; or ``person`` is something else.
+        TypeError: If the client at the identity provider is given twice or not at all, or if ``person`` is neither an
+            `OAuth` nor a function.
     """
 
     extensions: ClassVar[Mapping[str, Mapping[str, Any]]] = {

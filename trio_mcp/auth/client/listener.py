@@ -20,14 +20,22 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["Redirections", "listening", "parameters_of"]
 
 MAX_WRONG: Final = 100
-"""Redirections with a wrong ``state`` that end the wait. Chosen: a person makes a handful, and no guess succeeds."""
+"""How many redirections with a wrong ``state`` end the wait.
+
+An arbitrary choice: a person causes a handful, and an attacker can't guess the ``state`` in so few attempts.
+"""
 MAX_CONNECTIONS: Final = 32
-"""Connections at a time; if there are more, the oldest that has not sent a whole request head is closed. Chosen: a
-browser opens a few ahead of time."""
+"""The largest number of simultaneous connections; beyond it, the oldest one without a complete request head is closed.
+
+An arbitrary choice: a browser opens a few connections ahead of time.
+"""
 LONGEST_HEAD: Final = 32 * 1024
-"""The most bytes of a request head. Chosen: codes may have some kilobytes, and cookies are shared by all ports."""
+"""The largest request head, in bytes.
+
+An arbitrary choice: a code may take several kilobytes, and a browser sends a host's cookies to all of its ports.
+"""
 TIMEOUT: Final = 10.0
-"""Seconds for a request and its response."""
+"""How many seconds a request and its response may take together."""
 
 # The addresses are fixed rather than resolved, so that no entry of a resolver can make them reachable from other
 # machines. A browser may choose either address for `localhost`, so both are listened on.
@@ -57,7 +65,7 @@ _TITLES: Final = {
 
 
 def parameters_of(query: str, state: str) -> Mapping[str, str] | None:
-    """Return the parameters of a redirection; None if they are malformed or repeat one, or ``state`` is wrong."""
+    """Return the parameters of a redirection; None if any is malformed or repeated, or if ``state`` is wrong."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:
@@ -71,7 +79,7 @@ def parameters_of(query: str, state: str) -> Mapping[str, str] | None:
 
 
 class Redirections:
-    """Redirections of a browser, as they arrive.
+    """Browser redirections that arrive at a redirect URI.
 
     Args:
         uri: The redirect URI, with the port that was bound.
@@ -86,8 +94,8 @@ class Redirections:
         self._outcome: Mapping[str, str] | None = None
         self._ended = trio.Event()
         self._wrong = 0
-        self._silent: dict[trio.CancelScope, None] = {}  # connections without a whole head, the oldest first
-        self._answered = 0  # connections that are being answered
+        self._silent: dict[trio.CancelScope, None] = {}  # connections without a complete head, the oldest first
+        self._answered = 0  # connections that are being sent a response
 
     async def one(self, state: str) -> Mapping[str, str]:
         """Wait for the redirection with this ``state``, and return its parameters.
@@ -111,7 +119,7 @@ class Redirections:
         return self._outcome
 
     def arrived(self, query: str) -> Mapping[str, str] | None:
-        """Record a redirection by its query; return its parameters if it is the expected one, or else None."""
+        """Record a redirection, given its query; return its parameters if it is the expected one, otherwise None."""
         found = None if self._state is None else parameters_of(query, self._state)
         if found is not None:
             self._state = None  # each redirection counts once
@@ -122,7 +130,7 @@ class Redirections:
         return found
 
     def settle(self, parameters: Mapping[str, str]) -> None:
-        """End the wait with what `arrived` returned."""
+        """End the wait for a redirection with the parameters that `arrived` returned."""
         self._outcome = parameters
         self._ended.set()
 
@@ -142,7 +150,7 @@ class Redirections:
                     self._silent.pop(scope, None)
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that has not sent a whole request head; return whether there was one."""
+        """Close the oldest connection that has not sent a complete request head; return whether there was one."""
         # The new connection may be the browser's, which sends its head at once; any program of this machine can hold
         # connections open.
         oldest = next(iter(self._silent), None)
@@ -207,13 +215,13 @@ def _response(status: int) -> bytes:
 
 @contextlib.asynccontextmanager
 async def listening(redirect: str) -> AsyncIterator[Redirections]:
-    """Return a block in which redirections are received.
+    """Return a context manager; inside its block, redirections are received.
 
     Args:
-        redirect: The redirect URI, with ``127.0.0.1``, ``[::1]`` or ``localhost`` as its host; port 0 takes a free one.
+        redirect: The redirect URI, with ``127.0.0.1``, ``[::1]`` or ``localhost`` as its host; port 0 is any free port.
 
     Raises:
-        AuthorizationError: If the port is taken.
+        AuthorizationError: If the port is taken, or can't be listened on.
         ValueError: If the URI is not an ``http`` URL on loopback without a query.
     """
     parts = _checked(redirect)

@@ -27,18 +27,18 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["Keeper", "Means", "Need", "differ_by_port"]
 
 FINISH = 10
-"""How many seconds a request for tokens may take, even if no task waits for it any more; chosen."""
+"""How many seconds a request for tokens may take, even if no task waits for it any more. An arbitrary choice."""
 
 
 @attrs.frozen
 class Need:
-    """The need for a login, and what the login must satisfy.
+    """A need for a login, and the conditions that the login must meet.
 
     Attributes:
         server: The URL of the MCP server.
         wanted: What the server's response demands.
         scopes: Scopes that the login must have at least; empty unless an earlier login had too few.
-        old: The last login at this server. Any other authorization server than its own must learn nothing of it.
+        old: The last login at this server, if any. Only its own authorization server may learn anything about it.
         redirect: The redirect URI; None if there is no redirection.
     """
 
@@ -54,43 +54,43 @@ class Means(Protocol):
 
     @property
     def asker(self) -> Asker | None:
-        """The part that asks a person; None where there is no person."""
+        """The `Asker` that asks a person to sign in; None where there is no person to ask."""
 
     @property
     def asks(self) -> bool:
-        """Whether a person may be asked, by the asker or by the program: then the client's timeouts are paused."""
+        """Whether a person may be asked, by the asker or by the program; if so, signing in pauses the timeouts."""
 
     def accepts(self, login: Login) -> bool:
         """Return whether a login from the store was obtained by these means, for this client."""
 
     def refusal(self, need: Need) -> AuthorizationError | None:
-        """Return the error if no login can be obtained here, whatever the server says; None if a try is worthwhile."""
+        """Return the error if no login can be obtained here, whatever the server says; None if it is worth trying."""
 
     def obtain(self, need: Need) -> Flow[Login]:
         """Return a flow that gets a new login."""
 
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
-        """Return a flow that renews a login without a person; None if that is not possible."""
+        """Return a flow that renews a login without asking a person; None if that is not possible."""
 
 
 class Keeper:
-    """Keeps the login at one server, for all clients of a run that share it.
+    """Keeps the login at one server, for all clients that share it in one run of Trio.
 
-    Tasks with a token that works do not wait here. All others wait for a `Flight`: at most one of each kind is under
-    way.
+    Tasks with a token that works do not wait here. All others wait for a `Flight`, which renews or obtains the login on
+    behalf of every waiting task; at most one flight of each kind is under way.
 
     Args:
         server: The URL of the server.
-        key: The key in the store.
+        key: The key of the login in the store.
         means: The means by which logins are obtained.
         store: Where the login is kept.
-        fetching: Returns a function that makes the exchanges of one flow.
-        urls: Which URLs that the server names are fetched.
-        clock: Tells the time.
+        fetching: Returns a function that makes the HTTP exchanges of one flow.
+        urls: The policy for the URLs that the server names: which of them are fetched.
+        clock: Returns the time, in seconds since the epoch.
 
     Attributes:
-        login: The login as it was last known; None without one.
-        prover: Makes the proofs of the login's key; None without DPoP.
+        login: The last known login, or None.
+        prover: Makes DPoP proofs with the login's key; None without DPoP.
         users: How many clients are using this keeper.
     """
 
@@ -116,7 +116,7 @@ class Keeper:
         self._flights: dict[str, Flight] = {}
 
     async def load(self) -> None:
-        """Read the store, once."""
+        """Read the login from the store, unless that has been done before."""
         await trio.lowlevel.checkpoint()
         if not self._loaded:
             text = await self._store.load(self._key)
@@ -125,7 +125,7 @@ class Keeper:
                 self._read(text)
 
     async def close(self) -> None:
-        """Wait for the work that must not be stopped, even when cancelled."""
+        """Wait, even when cancelled, for work under way that must not be interrupted."""
         # A run that ends cancels the tasks of flights, too, and would lose a refresh token that is on its way. Only a
         # request for tokens goes on without a waiter, and `FINISH` bounds that.
         with trio.CancelScope(shield=True):
@@ -133,7 +133,7 @@ class Keeper:
                 await flight.ended.wait()
 
     def usable(self, refused: Login | None = None) -> bool:
-        """Return whether there is a token to try, other than that of a login which was refused."""
+        """Return whether there is a token to try, other than the token of the refused login."""
         return self.login is not None and bool(self.login.access_token) and self.login is not refused
 
     def stale(self) -> bool:
@@ -149,7 +149,7 @@ class Keeper:
         )
 
     def nonce(self, url: str) -> str | None:
-        """Return the nonce that the next proof for a URL of the server will have, or None."""
+        """Return the nonce that the next DPoP proof for a URL of the server will contain, or None."""
         return None if self.prover is None else self.prover.nonce(url, resource=True)
 
     async def renew(self, refused: Login) -> bool:
@@ -172,7 +172,7 @@ class Keeper:
 
         Args:
             refused: The login that is not good enough, if any.
-            wanted: The demands of the response.
+            wanted: The demands of the response that refused it.
             scopes: The scopes that the login must have.
 
         Returns:
@@ -190,7 +190,7 @@ class Keeper:
         return False
 
     async def _shared(self, kind: str, scopes: frozenset[str], work: Callable[[Flight], Any]) -> Flight | None:
-        """Wait for a flight of this kind, under way or new; return it if it was for these scopes, or else None."""
+        """Wait for a flight of this kind, started if need be; return it if it covers these scopes, otherwise None."""
         # There must be no checkpoint until the flight is in the dict, or two tasks would start one each.
         flight = self._flights.get(kind)
         if flight is None:
@@ -214,7 +214,7 @@ class Keeper:
                 login = await self._refreshed(flight, refused)
             except AuthorizationError as error:
                 failure = error
-            # This comes after the `except` block: a cancellation inside that would replace the error.
+            # This comes after the `except` block: a cancellation inside it would replace the error.
             if failure is None:
                 flight.fresh = True
                 await self._keep(login)
@@ -244,7 +244,7 @@ class Keeper:
         raise AssertionError("both tries returned or raised")
 
     async def _moved(self, flight: Flight, login: Login) -> bool:
-        """Return whether the server has another authorization server now: the old one may be gone for good."""
+        """Return whether the server now names only other authorization servers: the old one may be gone for good."""
         flight.release()
         try:
             # A lack of responses ends no login. But a server that now names another authorization server won't accept
@@ -255,14 +255,14 @@ class Keeper:
         return found is not None and not any(same_issuer(each, login.issuer) for each in found.servers)
 
     async def _drop(self, login: Login, error: AuthorizationError) -> None:
-        """Drop the part of a login that a server says is invalid, and nothing else."""
+        """Drop the part of a login that the authorization server has called invalid, and nothing else."""
         if error.error == "invalid_grant":
             # The client and the scopes stay: the next sign-in need not register again, and asks for no fewer scopes
             # than before.
             await self._keep(attrs.evolve(login, access_token="", refresh_token=None, expires_at=None))
         elif login.client.origin == "registered":
-            # A client that has registered itself can do so again. One that the program gave can't: a secret that is
-            # wrong for now must lose nothing.
+            # A client that has registered itself can do so again. One that the program supplied can't, so its login is
+            # kept: its secret may be wrong only for the moment.
             await self._keep(None)
         else:
             raise error
@@ -284,17 +284,17 @@ class Keeper:
                 need = Need(self.server, wanted, scopes, self.login, None if person is None else person.redirect)
                 login = await drive(self._means.obtain(need), self._actor(flight, person))
             flight.fresh = True
-            # Every process takes the lock of sign-ins first, or two processes could wait for each other.
+            # Every process takes the sign-in lock first, or two processes could wait for each other.
             async with self._store.lock(self._key):
                 await self._keep(login)
 
     async def _person(self, stack: contextlib.AsyncExitStack) -> Person | None:
-        """Return the person to ask, until the stack is left; None where there is no person."""
+        """Return the person, who can be asked until the stack is closed; None where there is no person to ask."""
         asker = self._means.asker
         if asker is None:
             return None
         registered = None if self.login is None else self.login.client.redirect
-        # Some authorization servers accept only the registered port of loopback, so that one is tried first.
+        # Some authorization servers accept only the registered loopback port, so that one is tried first.
         if asker.redirect is not None and registered is not None and differ_by_port(asker.redirect, registered):
             with contextlib.suppress(AuthorizationError):  # its port is taken
                 return await stack.enter_async_context(asker.opened(registered))

@@ -24,19 +24,19 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["AskFor", "MachineMeans"]
 
 AskFor: TypeAlias = Callable[[TokenEndpoint, Collection[str], str | None], Flow[Tokens]]
-"""A function that makes the flow that gets tokens for scopes and a resource."""
+"""A function that returns the flow that gets tokens from an endpoint, for scopes and a resource."""
 
 
 @attrs.define(kw_only=True)
 class MachineMeans:
-    """The `trio_mcp.auth.client.login_refresh.Means` of a program.
+    """How a program gets tokens for itself: an implementation of `trio_mcp.auth.client.login_refresh.Means`.
 
     Attributes:
-        ask_for: Makes the flow that gets the tokens.
+        ask_for: Returns the flow that gets the tokens.
         grant: The grant type.
         client: The client at the authorization server; None if the grant needs none.
-        issuer: The authorization server that gets all requests; None: the first one that a server names.
-        options: All options that clients have in common.
+        issuer: The authorization server that gets all requests; None means the first one that a server names.
+        options: The options that all clients have in common.
         again: Whether the grant is simply requested again once a token has expired.
         asks: Whether the program's own functions may ask a person.
     """
@@ -48,11 +48,11 @@ class MachineMeans:
     issuer: str | None
     again: bool = True
     asks: bool = False
-    # The keeper itself asks no person.
+    # Only functions of the program may ask a person, so there is no asker here.
     asker: Asker | None = attrs.field(default=None, init=False)
 
     def accepts(self, login: Login) -> bool:
-        """Return True: the store of a program has only its own logins."""
+        """Return True: the store of a program contains only its own logins."""
         return True
 
     def refusal(self, need: Need) -> AuthorizationError | None:

@@ -1,4 +1,4 @@
-"""Programs that get tokens without a person: with their own credentials, or with an assertion of their platform."""
+"""Programs that get tokens without a person: with their own credentials, or with an assertion from their platform."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = ["Assertion", "ClientCredentials", "WorkloadIdentity"]
 Assertion: TypeAlias = Callable[[str, str, str | None], Awaitable[str]]
 """An async function that returns the assertion for an issuer, its token endpoint and a resource (or None)."""
 
-# Chosen: an assertion has to fit into a form that servers still accept.
+# An arbitrary choice: an assertion has to fit into a form that servers still accept.
 _MAX_ASSERTION: Final = 64 * 1024
 
 
 class Machine:
-    """An ``auth=`` of a program, whatever credentials it has.
+    """The base class of the ``auth=`` objects for programs, whatever credentials they have.
 
     Attributes:
         extensions: The protocol extensions that a client with this ``auth=`` declares.
@@ -47,23 +47,23 @@ class Machine:
         self._kept = Kept(MachineMeans(ask_for, whole, **means), whole)
 
     def opened(self, server: str, pause: Pause) -> AbstractAsyncContextManager[Signer]:
-        """Return a block in which requests are authorized; see `trio_mcp.http.client.auth.Auth`."""
+        """Return a context manager; inside its block, requests are authorized: see `trio_mcp.http.client.auth.Auth`."""
         return self._kept.opened(server, pause)
 
 
 class ClientCredentials(Machine):
-    """Signs requests as the program itself, with credentials that an authorization server gave it (RFC 6749, 4.4).
+    """Signs requests as the program itself, with its own credentials (RFC 6749, section 4.4).
 
     Args:
         client_id: The program's id at the authorization server.
-        secret: Its secret.
-        key: Its private key; better than a secret, because it never leaves the program.
+        secret: The program's secret.
+        key: The program's private key; better than a secret, because it never leaves the program.
         issuer: The authorization server where the program is registered. By default, it is the one that the first
             server names, so pass it unless you trust every server that you connect to with the secret.
         options: Further arguments; see `TokenOptions`.
 
     Raises:
-        ValueError: If there is neither a secret nor a key, or both.
+        ValueError: If neither a secret nor a key is given, or if both are.
     """
 
     extensions: ClassVar[Mapping[str, Mapping[str, Any]]] = {"io.modelcontextprotocol/oauth-client-credentials": {}}
@@ -84,7 +84,7 @@ class ClientCredentials(Machine):
 
 
 class WorkloadIdentity(Machine):
-    """Signs requests as a workload, with the assertion that its platform issues (RFC 7523); nothing is registered.
+    """Signs requests as a workload, with the assertion that its platform issues (RFC 7523); no client is registered.
 
     An assertion that is refused is not sent again, and nothing else is tried.
 
@@ -127,12 +127,12 @@ def _ask_as_workload(
 
 
 def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]]) -> Flow[str]:
-    """Call a function of the program that returns something signed.
+    """Call a function of the program that returns a signed text, such as an assertion or an ID token.
 
     Args:
         what: The name of the result, for error messages.
         at: The endpoint that the result will be sent to.
-        function: The function.
+        function: The function of the program.
 
     Raises:
         AuthorizationError: If the function fails, or returns anything but a non-empty string.

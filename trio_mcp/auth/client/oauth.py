@@ -45,10 +45,10 @@ __all__ = ["OAuth"]
 
 
 class OAuth:
-    """Signs in with OAuth 2.1, and stays signed in; see the page "Sign in to a server" of the docs.
+    """Signs in with OAuth 2.1, and stays signed in; see the page "Sign in to a server" in the docs.
 
-    A server that wants a login is asked which authorization server issues its tokens. A person signs in at that one, in
-    a browser, and the login is kept in the store. From then on it is refreshed when necessary, and a person is asked
+    A server that wants a login is asked which authorization server issues its tokens. A person signs in there, in a
+    browser, and the login is kept in the store. From then on it is refreshed when necessary, and a person is asked
     again only when nothing else helps.
 
     One object may serve any number of clients, for any servers; each server has its own login.
@@ -63,8 +63,8 @@ class OAuth:
         redirect: The redirect URI; on loopback, port 0 means any free port. None: the person enters a code in a browser
             elsewhere (RFC 8628).
         login_timeout: How long a person has to sign in, in seconds. This time counts against no other timeout.
-        assume_pkce: Issuers that support PKCE though their metadata does not say so. Others that don't say so are
-            refused.
+        assume_pkce: Issuers that are known to support PKCE although their metadata does not say so. Any other issuer
+            is refused if its metadata does not say so.
         show_code: Shows a person the code to enter, if there is no redirect; on stderr by default.
         options: Further arguments, such as ``scopes``; see `TokenOptions`.
 
@@ -125,7 +125,7 @@ class OAuth:
         self._at_providers = Kept(at_providers, there, store=self.store, suffix=PROVIDER)
 
     def opened(self, server: str, pause: Pause) -> contextlib.AbstractAsyncContextManager[Signer]:
-        """Return a block in which requests to a server are authorized; called by the client."""
+        """Return a context manager; inside its block, requests to a server are authorized. Called by the client."""
         return self._kept.opened(server, pause)
 
     async def sign_in(self, server: str) -> None:
@@ -160,7 +160,7 @@ class OAuth:
         return self._means.endpoint(login.issuer, login.token_endpoint, login.client, None), login.id_token or ""
 
     async def sign_out(self, server: str) -> bool:
-        """Drop the login at a server, or an identity provider, and revoke it.
+        """Drop the login at a server or an identity provider, and revoke its token.
 
         Args:
             server: The URL of the server, or the issuer of the provider. If a URL is both, both logins are dropped.
@@ -169,7 +169,7 @@ class OAuth:
             Whether there was a login.
 
         Raises:
-            AuthorizationError: If the login was dropped, but could not be revoked; or the store can't be written.
+            AuthorizationError: If the login was dropped but could not be revoked, or if the store can't be written.
         """
         found = False
         failure: AuthorizationError | None = None
@@ -327,7 +327,7 @@ class _SigningIn:
         )
 
     def is_identified(self, login: Login) -> bool:
-        """Return whether a login has an ID token that can be shown for a while."""
+        """Return whether a login has a valid ID token that is not about to expire."""
         return id_token_holds(login.id_token, login.issuer, login.client.id, self.options["clock"]())
 
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
@@ -341,7 +341,7 @@ class _SigningIn:
         return renewed(login, (yield from refresh(at, refresh_token=refresh_token, resource=login.resource)))
 
     def revoke(self, login: Login) -> Flow[None] | None:
-        """Return a flow that revokes a login; None if there is no token to revoke, or no endpoint for that."""
+        """Return a flow that revokes a login; None if there is no token to revoke, or no revocation endpoint."""
         # A server that revokes a refresh token should end the login's access tokens, too (RFC 7009, section 2.1).
         token = login.refresh_token or login.access_token
         if login.revocation_endpoint is None or not token:

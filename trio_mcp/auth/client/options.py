@@ -34,7 +34,8 @@ class TokenOptions(TypedDict, total=False):
         dpop: Whether tokens are bound to a key of this client (RFC 9449): ``"auto"`` if the server and its
             authorization server support that, ``"require"`` always, or ``"off"`` never.
         urls: The policy for URLs that a server names: which of them are fetched and opened.
-        fetch: Makes the HTTP exchanges with authorization servers; by default within bounds and as ``urls`` allows.
+        fetch: Makes the HTTP exchanges with authorization servers; the default respects ``urls``, and limits the size
+            and time of each exchange.
         clock: Returns the time, in seconds since the epoch.
     """
 

@@ -1,4 +1,4 @@
-"""The ``"auth"`` of a server in a host's configuration file, read into an object for ``auth=``."""
+"""Reading the ``"auth"`` entry of a server in a host's configuration file into an object for ``auth=``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that several tasks wait for, and that goes on when one of them leaves."""
+"""Work that several tasks wait for, and that continues when one of them leaves."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["Flight"]
 
 
 class Flight:
-    """A piece of work with its own task.
+    """A piece of work that runs in a task of its own, on behalf of all tasks that wait for it.
 
-    It ends when its last waiter leaves, unless it is at a point where that would lose a token.
+    It is cancelled when its last waiter leaves, except while that could lose a token.
 
     Args:
         scopes: The scopes that the login must have.
 
     Attributes:
-        scopes: As above.
+        scopes: The scopes that the login must have.
         ended: Set when the work has ended.
-        answered: Whether its last request for tokens got any response; set by the code that makes the request.
-        fresh: Whether it got new tokens; False if another process had them already.
+        answered: Whether the last request for tokens got any response; set by the code that makes the request.
+        fresh: Whether the work got new tokens itself; False if another process already had them.
     """
 
-    # The task belongs to the run: the clients that wait may close in any order, and none has to stay for others.
+    # The task belongs to the run of Trio: the clients that wait may close in any order, and none waits for another.
     def __init__(self, scopes: frozenset[str] = frozenset()) -> None:
         self.scopes = scopes
         self.ended = trio.Event()
@@ -40,10 +40,10 @@ class Flight:
         self._held = False
 
     def start(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], object]) -> None:
-        """Start the task.
+        """Start the work in a task of its own.
 
         Args:
-            work: The work; a failure is raised in every task that waits.
+            work: Does the work; a failure is raised in every waiting task.
             ended: Called when the work has ended, before its waiters wake up.
         """
         # By default, a system task has the context of the run, in which the program's hooks, such as `show`, would not
@@ -69,7 +69,7 @@ class Flight:
 
     @property
     def abandoned(self) -> bool:
-        """Whether it is ending because its last waiter left."""
+        """Whether the work is being cancelled because its last waiter has left."""
         # This is true even if the work has just reached a request for tokens: that request is no longer sent.
         return self._scope.cancel_called
 
@@ -90,7 +90,7 @@ class Flight:
             self._scope.cancel("its last waiter left")
 
     async def wait(self) -> None:
-        """Wait for its end.
+        """Wait until the work has ended.
 
         Raises:
             BaseException: A copy of the exception with which the work failed, Ctrl-C included.

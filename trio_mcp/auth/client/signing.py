@@ -25,7 +25,7 @@ __all__ = ["Kept"]
 
 
 class Kept:
-    """An ``auth=`` that keeps logins: one for each server, shared by all clients that it is passed to.
+    """An ``auth=`` object that keeps logins: one for each server, shared by all clients that it is passed to.
 
     Args:
         means: The means by which logins are obtained.
@@ -48,12 +48,15 @@ class Kept:
         self._keepers: trio.lowlevel.RunVar[dict[str, Keeper]] = trio.lowlevel.RunVar("keepers of logins")
 
     def fetching(self, server: str) -> FetchFunction:
-        """Return a function that makes the exchanges of one flow for a server."""
+        """Return a function that makes the HTTP exchanges of one flow for a server."""
         return self._options["fetch"] or Fetcher(server, self._options["urls"]).flow()
 
     @contextlib.asynccontextmanager
     async def opened(self, server: str, pause: Pause) -> AsyncIterator[_Signer]:
-        """Return a block in which requests to a server are authorized; see `trio_mcp.http.client.auth.Auth`."""
+        """Return a context manager; inside its block, requests to a server are authorized.
+
+        See `trio_mcp.http.client.auth.Auth`.
+        """
         try:
             keepers = self._keepers.get()
         except LookupError:
@@ -105,7 +108,7 @@ class _Signer:
         self._keeper, self._pause = keeper, pause
 
     def attempt(self) -> _Attempt:
-        """Begin an operation."""
+        """Return the authorization of a new operation."""
         return _Attempt(self._keeper, self._pause)
 
     async def login(self, good: Callable[[Login], bool]) -> Login:
@@ -123,7 +126,7 @@ class _Signer:
         return keeper.login
 
     async def sign_in(self) -> None:
-        """Sign in, though no request was refused yet."""
+        """Sign in now, although no request has been refused."""
         with self._pause():
             await self._keeper.obtain(self._keeper.login, Wanted())
 
@@ -169,7 +172,7 @@ class _Attempt:
         return same_origin(self._url, self._keeper.server)
 
     async def again(self, status: int, headers: Headers) -> bool:
-        """Act on the head of a response, with a new token if need be; return whether to send the request again."""
+        """React to the head of a response, getting a new token if need be; return whether to send the request again."""
         if not self._ours():
             return False
         if (prover := self._keeper.prover) is not None:
@@ -242,7 +245,10 @@ class _Attempt:
 
 
 _MOST_NONCES = 5
-"""How many nonces an operation tries; chosen: concurrent requests may get each other's nonces."""
+"""How many nonces an operation tries.
+
+An arbitrary choice; more than one is needed because concurrent requests may get each other's nonces.
+"""
 
 # The remedies by status and error (None: any other error), in order: a person is asked to sign in only when nothing
 # else helps.

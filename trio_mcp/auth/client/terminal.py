@@ -19,7 +19,7 @@ __all__ = ["paste_redirect", "printable", "show_code", "tell"]
 TERMINAL = "/dev/tty"
 """The terminal that this process belongs to; stdin may be a pipe that carries something else."""
 MAX_LINE: Final = 64 * 1024
-"""The most bytes of a line; chosen."""
+"""The longest line that can be pasted, in bytes. An arbitrary choice."""
 
 
 def printable(text: str) -> str:
@@ -71,7 +71,7 @@ async def paste_redirect(url: str) -> str:
 
 @contextlib.contextmanager
 def _terminal() -> Iterator[int]:
-    """Open the terminal, so that a line of any length can be pasted."""
+    """Open the terminal in a mode in which long lines can be pasted, and restore its mode at the end of the block."""
     try:
         # Windows does not have this module.
         import termios

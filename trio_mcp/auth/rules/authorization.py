@@ -1,4 +1,4 @@
-"""The authorization request in a browser: PKCE (RFC 7636), its URL, and the redirection that comes back (RFC 9207)."""
+"""The authorization request in a browser: PKCE (RFC 7636), the URL, and the redirection that comes back (RFC 9207)."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def authorize(
 ) -> Flow[AuthorizationCode]:
     """Let a person authorize the client, and return the code.
 
-    This flow keeps the issuer and the state, against which the redirection is checked, and the verifier, from before
-    the browser opens until the redirection arrives. Each flow is used once.
+    From before the browser opens until the redirection arrives, the flow keeps the verifier, and the issuer and state
+    that the redirection is checked against. Each flow is used once.
 
     Args:
-        found: The server and its authorization server.
+        found: The MCP server and its authorization server, as discovered.
         client: The client.
         redirect: The redirect URI.
         scopes: The scopes to ask for.
@@ -117,8 +117,8 @@ def require_pkce(at: AuthorizationServerMetadata, assume_pkce: Collection[str]) 
     Without metadata there is nothing to check: PKCE is used anyway, as 2025-03-26 requires.
 
     Raises:
-        AuthorizationError: If its metadata lists methods of PKCE without S256; or it has no such list, and the issuer
-            is not in ``assume_pkce``.
+        AuthorizationError: If its metadata lists PKCE methods without S256, or has no such list and the issuer is not
+            in ``assume_pkce``.
     """
     if not at.published or "S256" in (at.pkce or ()):
         return
@@ -136,12 +136,12 @@ def require_pkce(at: AuthorizationServerMetadata, assume_pkce: Collection[str]) 
 
 
 def challenge_of(verifier: str) -> str:
-    """Return the code challenge of a verifier, with S256 (RFC 7636, section 4.2)."""
+    """Return the S256 code challenge for a code verifier (RFC 7636, section 4.2)."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 
 def check_redirection(parameters: Mapping[str, str], at: AuthorizationServerMetadata, state: str) -> str:
-    """Return the authorization code of a redirection.
+    """Check a redirection, and return its authorization code.
 
     The order matters: ``state`` first, then ``iss`` by the table of RFC 9207, section 2.4, and only then the rest;
     a redirection that fails either check is neither shown nor acted upon.

@@ -18,7 +18,7 @@ from trio_mcp.http.headers import Headers
 __all__ = ["MAX_FIELD", "Challenge", "Wanted", "format_challenge", "parse_challenges", "read_wanted"]
 
 MAX_FIELD = 16 * 1024
-"""The longest field that is read, in characters; chosen. The rest is ignored."""
+"""How many characters of a field are read; the rest is ignored. An arbitrary choice."""
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -37,13 +37,14 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _NAME = re.compile(_TOKEN)
 _SPECIAL = re.compile(r'(["\\])')
 _UNSENDABLE = re.compile(r"[^\x20-\x7e]")
-# An access token of at least this many characters does not occur in a challenge by chance. Chosen: 128 bits need more.
+# An access token of at least this many characters does not occur in a challenge by chance. An arbitrary choice: a token
+# of 128 bits is longer.
 _SECRET = 16
 
 
 @attrs.frozen
 class Challenge:
-    """One challenge.
+    """One challenge from a ``WWW-Authenticate`` field.
 
     Attributes:
         scheme: The scheme, in lower case.
@@ -58,7 +59,7 @@ class Challenge:
 
 @attrs.frozen
 class Wanted:
-    """The demands that the challenges of one response make, for the schemes Bearer and DPoP.
+    """The demands of one response, from its challenges for the schemes Bearer and DPoP.
 
     Attributes:
         metadata: The URL of the resource metadata, as it was sent, or None.
@@ -85,7 +86,7 @@ def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
     Args:
         headers: The header fields of the response.
         token: The token of the request. If a challenge repeats it, no challenge is read: as an error code or a scope,
-            the token would get into an error, a log, or the URL of an authorization request.
+            the token would end up in an error message, a log, or the URL of an authorization request.
     """
     challenges = parse_challenges(headers.get("WWW-Authenticate") or "")
     schemes = [challenge.scheme for challenge in challenges]
@@ -146,7 +147,7 @@ def _end(found: re.Match[str] | None) -> int:
 
 
 def format_challenge(scheme: str, parameters: Mapping[str, str]) -> str:
-    """Return a challenge as a field value: values are quoted and escaped, and characters not allowed become spaces.
+    """Return a challenge as a field value: values are quoted and escaped, and invalid characters become spaces.
 
     Raises:
         ValueError: If the scheme or the name of a parameter is not a token.

@@ -1,4 +1,4 @@
-"""The device grant (RFC 8628): a person signs in on another device, and the client polls until then."""
+"""The device grant (RFC 8628): a person signs in on another device, and the client polls until that has happened."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def device(
         resource: The resource that the tokens are for.
 
     Raises:
-        AuthorizationError: If the server or the person refuses, or the code expires; its step is ``"device"``.
+        AuthorizationError: If the server or the person refuses, or the code expires; the error's step is ``"device"``.
     """
     ask = with_target({}, scopes, resource)
     if at.client is not None and at.client.method == "client_secret_basic":

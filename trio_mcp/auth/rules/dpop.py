@@ -1,4 +1,4 @@
-"""DPoP for clients (RFC 9449): a key, a proof for each request, and the nonces that servers give."""
+"""DPoP for clients (RFC 9449): a key, a proof for each request, and the nonces that servers provide."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["ALGORITHM", "DpopUse", "Prover", "choose_prover"]
 
 ALGORITHM: Final = "ES256"
-"""The algorithm of proofs: the one that every server with DPoP accepts."""
+"""The signature algorithm of proofs, which practically every server that supports DPoP accepts."""
 
 DpopUse: TypeAlias = Literal["auto", "require", "off"]
-"""Whether tokens are bound to a key: where the authorization server offers it, always, or never."""
+"""Whether tokens are bound to a key: if the servers support that, always, or never."""
 
 # RFC 9449, section 8.1; a longer nonce would only make our requests long.
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
@@ -40,19 +40,19 @@ _AT_ONCE: Final = 8
 
 
 class Prover:
-    """Makes the proofs of one key, and remembers the nonce that each server gave last.
+    """Makes DPoP proofs with one key, and remembers the last nonce from each server.
 
     Args:
-        key: The private key as a JWK in JSON, as the attribute `key` has it; None: a new key is made.
-        clock: Tells the time.
+        key: The private key as a JWK in JSON, as in the attribute ``key``; None creates a new key.
+        clock: Returns the time, in seconds since the epoch.
 
     Attributes:
         key: The private key as a JWK in JSON, to be stored with the login.
         thumbprint: The thumbprint of the public key (RFC 7638), to which tokens are bound.
 
     Raises:
-        ValueError: If the key is anything else.
-        ImportError: Without the extra ``auth``.
+        ValueError: If ``key`` is not such a key.
+        ImportError: If the extra ``auth`` is not installed.
     """
 
     def __init__(self, key: str | None = None, *, clock: Callable[[], float] = time.time) -> None:
@@ -75,7 +75,7 @@ class Prover:
         return f"<Prover {self.thumbprint}>"
 
     def proof(self, method: str, url: str, token: str | None = None) -> str:
-        """Return the value of the field ``DPoP`` for a request; a request that is sent again needs a new one.
+        """Return the value of the field ``DPoP`` for a request; if the request is sent again, it needs a new value.
 
         Args:
             method: The HTTP method.
@@ -108,7 +108,7 @@ class Prover:
         return (signed + b"." + _in_base64(self._sign(signed))).decode()
 
     def nonce(self, url: str, *, resource: bool) -> str | None:
-        """Return the nonce that the next proof will have, or None.
+        """Return the nonce that the next proof for a URL will contain, or None.
 
         After a refusal that asks for a nonce, another try is worthwhile only if this nonce differs from the one in the
         refused proof. It may differ because another request, refused at the same time, learned the new nonce first.
@@ -120,7 +120,7 @@ class Prover:
         return self._nonces.get((origin(url), resource)) if self._nonces else None
 
     def learn(self, url: str, headers: Headers, *, resource: bool) -> None:
-        """Remember the nonce of a response, if it has one.
+        """Remember the nonce that a response carries, if any.
 
         Args:
             url: The URL of the request.
@@ -148,13 +148,13 @@ def choose_prover(
 
     Args:
         use: The program's choice.
-        found: The server and its authorization server.
+        found: The MCP server and its authorization server, as discovered.
         wanted: The demands of the server's response.
-        clock: Tells the time.
+        clock: Returns the time, in seconds since the epoch.
 
     Raises:
         AuthorizationError: If DPoP is required, and the authorization server does not offer it.
-        ImportError: If DPoP is required, and the extra ``auth`` is missing.
+        ImportError: If DPoP is required, and the extra ``auth`` is not installed.
     """
     offered, resource = ALGORITHM in found.server.dpop, found.resource
     if use == "require":

@@ -38,10 +38,10 @@ def need_jose(what: str) -> None:
     """Make sure that joserfc is installed.
 
     Args:
-        what: The feature that needs it; the error message begins with this.
+        what: The feature that needs joserfc; the error message begins with it.
 
     Raises:
-        ImportError: If it is not; the message names the extra.
+        ImportError: If joserfc is not installed; the message names the extra.
     """
     if not has_jose():
         raise ImportError(f"{what} needs joserfc: pip install 'trio-mcp[auth]'", name="joserfc")
@@ -54,11 +54,11 @@ class PrivateKeyJwt:
     Attributes:
         pem: The private key in PEM, not encrypted.
         algorithm: The signature algorithm: ES256, ES384, ES512, RS256 to RS512, PS256 to PS512 or Ed25519.
-        key_id: The ``kid`` by which the authorization server finds the public key; None if it needs none.
+        key_id: The ``kid`` by which the authorization server finds the public key; None if it needs no id.
 
     Raises:
-        ValueError: If it is not a private key for this algorithm.
-        ImportError: Without the extra ``auth``.
+        ValueError: If ``pem`` is not a private key for this algorithm.
+        ImportError: If the extra ``auth`` is not installed.
     """
 
     pem: str | bytes = attrs.field(repr=False)
@@ -79,7 +79,7 @@ class PrivateKeyJwt:
         Args:
             client_id: The client, which is the issuer and the subject of the statement.
             issuer: The authorization server, which is the audience of the statement.
-            clock: Tells the time.
+            clock: Returns the time, in seconds since the epoch.
         """
         from joserfc import jwt
 

@@ -15,8 +15,10 @@ VERSION: Final = 1
 """The version of the format that `Login.to_json` writes."""
 
 PROVIDER: Final = " (identity provider)"
-"""The end of a store key, after the URL of an identity provider: an MCP server may have the same URL, but no URL has
-spaces."""
+"""The suffix of a store key for an identity provider, after its URL: an MCP server may have the same URL.
+
+No URL contains a space, so the key can't be that of another server.
+"""
 
 AuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 """How a client proves who it is at the token endpoint."""
@@ -35,7 +37,7 @@ class ClientRecord:
         secret: Its secret; None for a public client.
         method: How it proves who it is.
         redirect: The redirect URI that it was registered with, if any.
-        secret_expires_at: When the secret expires, in seconds since the epoch; None: never.
+        secret_expires_at: When the secret expires, in seconds since the epoch; None if it never does.
         scopes: The scopes that it was registered for; None if there is no such limit.
     """
 
@@ -54,7 +56,7 @@ class Login:
 
     Attributes:
         resource: The resource that the tokens are for, byte for byte as it was sent; None if the server named none.
-        issuer: The issuer, as its own metadata has it.
+        issuer: The issuer of the authorization server, as in its own metadata.
         client: The client that signed in.
         token_endpoint: The URL of the token endpoint, for refreshes.
         access_token: The access token.
@@ -64,7 +66,7 @@ class Login:
         scopes: The granted scopes; None if they are unknown.
         asked: The requested scopes.
         revocation_endpoint: Where to revoke tokens, if the server has such an endpoint.
-        dpop_key: The private key of DPoP as a JWK in JSON; None without DPoP.
+        dpop_key: The private key for DPoP as a JWK in JSON; None without DPoP.
         id_token: The ID token of an OpenID provider, for an `IdentityAssertion`.
     """
 
@@ -83,7 +85,7 @@ class Login:
     id_token: str | None = attrs.field(default=None, repr=False)
 
     def to_json(self) -> str:
-        """Return the login as JSON, for a store. It is secret."""
+        """Return the login as JSON, for a store. The text is secret."""
         # JSON has no sets: they become sorted lists, so that equal logins give equal text.
         return json.dumps({"version": VERSION, **attrs.asdict(self)}, default=sorted)
 
@@ -108,7 +110,7 @@ class Login:
 
 @functools.cache
 def _models() -> Any:
-    """Return a model that checks the text of `Login.to_json`; making one takes a moment, so it is kept."""
+    """Return a model that checks the text of `Login.to_json`; making it takes a moment, so it is cached."""
     return _model(Login, version=(Literal[1], ...), client=(_model(ClientRecord), ...))
 
 

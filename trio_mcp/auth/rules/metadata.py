@@ -30,19 +30,19 @@ RESOURCE: Final = "resource metadata"
 SERVER: Final = "authorization server metadata"
 
 MAX_SERVERS = 3
-"""How many authorization servers of one resource are tried; chosen."""
+"""The most authorization servers that are tried for one resource (arbitrary)."""
 
 
 @attrs.frozen
 class ProtectedResource:
-    """The metadata of an MCP server (RFC 9728).
+    """The metadata that an MCP server publishes about itself as a protected resource (RFC 9728).
 
     Attributes:
-        resource: Its identifier, byte for byte, which requests send as the parameter ``resource``.
-        servers: The issuers of its authorization servers, as it names them.
-        scopes: The scopes that it lists, or None.
-        dpop: The algorithms that it accepts for DPoP; empty if it lists none.
-        dpop_required: Whether it accepts only tokens that are bound by DPoP.
+        resource: The server's identifier, byte for byte, which token requests send as the parameter ``resource``.
+        servers: The issuers of the server's authorization servers, as the metadata spells them.
+        scopes: The scopes that the metadata lists; None if it has no list.
+        dpop: The algorithms that the server accepts for DPoP; empty if the metadata lists none.
+        dpop_required: Whether the server accepts only tokens that are bound by DPoP.
     """
 
     resource: str
@@ -57,23 +57,23 @@ class AuthorizationServerMetadata:
     """The metadata of an authorization server (RFC 8414).
 
     Attributes:
-        issuer: Its issuer, as the document has it: all later comparisons are with this string.
-        published: Whether there is a document; otherwise the endpoints are those that 2025-03-26 assumes.
+        issuer: The server's issuer, as the document spells it: all later comparisons are with this string.
+        published: Whether there is a metadata document; otherwise the endpoints are the defaults of 2025-03-26.
         authorization: The authorization endpoint, or None. All endpoints have passed the URL policy.
         token: The token endpoint, or None.
         registration: The registration endpoint, or None.
         revocation: The revocation endpoint, or None.
         device: The device authorization endpoint (RFC 8628), or None.
         introspection: The introspection endpoint, or None.
-        jwks: The URL of its keys (``jwks_uri``), or None.
-        scopes: The scopes that it lists, or None.
-        grants: The grant types that it lists, or None.
-        methods: How clients can prove who they are at the token endpoint; None if it doesn't say.
-        pkce: The methods of PKCE that it lists; None if it doesn't say.
-        documents: Whether it accepts the URL of a client's metadata document as its id.
-        sends_iss: Whether it puts ``iss`` into redirections (RFC 9207).
-        dpop: The algorithms that it accepts for DPoP; empty if it lists none.
-        profiles: The profiles of grants that it lists (``authorization_grant_profiles_supported``).
+        jwks: The URL of the server's keys (``jwks_uri``), or None.
+        scopes: The scopes that the metadata lists; None if it has no list.
+        grants: The grant types that the metadata lists; None if it has no list.
+        methods: How clients can prove who they are at the token endpoint; None if the metadata doesn't say.
+        pkce: The PKCE methods that the server supports; None if the metadata doesn't say.
+        documents: Whether the server accepts the URL of a client's metadata document as the client's id.
+        sends_iss: Whether the server puts ``iss`` into redirections (RFC 9207).
+        dpop: The algorithms that the server accepts for DPoP; empty if the metadata lists none.
+        profiles: The grant profiles that the metadata lists (``authorization_grant_profiles_supported``).
     """
 
     issuer: str
@@ -98,7 +98,7 @@ class AuthorizationServerMetadata:
         """Return the URL of an endpoint, by the name of its attribute.
 
         Raises:
-            AuthorizationError: If the metadata does not name it.
+            AuthorizationError: If the metadata does not name the endpoint.
         """
         url: str | None = getattr(self, endpoint)
         if url is None:
@@ -115,7 +115,7 @@ _ENDPOINTS: Final = {
     "introspection": "introspection_endpoint",
     "jwks": "jwks_uri",
 }
-"""The document's field for each attribute."""
+"""The field of the metadata document from which each attribute is read."""
 
 
 @attrs.frozen
@@ -124,7 +124,7 @@ class Discovered:
 
     Attributes:
         resource: The metadata of the server; None if it has none, which only 2025-03-26 allows.
-        server: Its authorization server.
+        server: The metadata of the authorization server.
     """
 
     resource: ProtectedResource | None
@@ -132,22 +132,23 @@ class Discovered:
 
     @property
     def audience(self) -> str | None:
-        """The value of the parameter ``resource`` in all requests for a token; None where it is not sent."""
+        """The value of the parameter ``resource`` in every token request; None if the parameter is not sent."""
         return None if self.resource is None else self.resource.resource
 
 
 def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[str] = ()) -> Flow[Discovered]:
     """Find out where to get tokens for an MCP server.
 
-    The resource metadata is looked for at the URL in the challenge, then at the well-known URL of the server's path,
-    and then at that of its root. The authorization server is a preferred one, or else the first with usable metadata.
-    A server without resource metadata is assumed to be its own authorization server, as in 2025-03-26.
+    The resource metadata is looked for at the URL in the challenge, then at the well-known URL for the server's path,
+    and then at the one for its root. Of the authorization servers that it names, preferred ones are tried first; the
+    first with usable metadata is taken. A server without resource metadata is assumed to be its own authorization
+    server, as in 2025-03-26.
 
     Args:
         server: The URL of the MCP server.
-        wanted: The demands of its response.
+        wanted: The demands that the server's challenge makes.
         policy: Which URLs are allowed.
-        prefer: Issuers to prefer, such as that of a client registered beforehand, the most preferred first.
+        prefer: Issuers to prefer, the most preferred first; for example, the one where a client is registered.
 
     Raises:
         AuthorizationError: If no metadata is found, or it can't be used.
@@ -165,7 +166,7 @@ def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[st
             return Discovered(resource, (yield from find_server(issuer, policy, server)))
         except AuthorizationError as exc:
             problem = problem or exc
-    assert problem is not None  # it has at least one authorization server
+    assert problem is not None  # the resource names at least one server
     raise problem
 
 
@@ -173,7 +174,7 @@ def resource_urls(server: str) -> list[str]:
     """Return the URLs where a server's resource metadata may be, the most likely first (RFC 9728, section 3.1).
 
     Raises:
-        ValueError: If the server's URL is not a URL of HTTP or of a WebSocket.
+        ValueError: If ``server`` is not an HTTP or WebSocket URL.
     """
     parts = take_apart(server)
     base = f"{parts.origin}/.well-known/oauth-protected-resource"
@@ -184,7 +185,7 @@ def resource_urls(server: str) -> list[str]:
 
 
 def find_resource(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[ProtectedResource | None]:
-    """Find a server's resource metadata; None if it has none."""
+    """Find a server's resource metadata; return None if it publishes none."""
     try:
         urls = resource_urls(server)
     except ValueError as exc:
@@ -228,7 +229,7 @@ def server_urls(issuer: str) -> list[str]:
     """Return the URLs where an issuer's metadata may be, in the order of 2025-11-25 `basic/authorization`.
 
     Raises:
-        ValueError: If it can't be an issuer.
+        ValueError: If the string can't be an issuer.
     """
     parts = take_apart(issuer)
     # RFC 8414, section 2. A fragment can't be there either: `take_apart` refuses it.
@@ -279,8 +280,7 @@ def _read_server(
     document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy
 ) -> AuthorizationServerMetadata:
     endpoints = {name: document[field] for name, field in _ENDPOINTS.items() if isinstance(document.get(field), str)}
-    # All endpoints are checked, used or not: the one for authorization is opened in a browser, and so not checked by a
-    # fetch.
+    # All endpoints are checked, used or not: the authorization endpoint is opened in a browser, so no fetch checks it.
     for name, url in endpoints.items():
         try:
             policy.check(url, server, SERVER)
@@ -332,7 +332,7 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
 def _document(
     step: str, url: str, server: str, policy: UrlPolicy, fields: Mapping[str, str] | None = None
 ) -> Flow[dict[str, Any] | None]:
-    """Fetch a metadata document; None if there is no such document at this URL."""
+    """Fetch a metadata document; return None if this URL has no such document."""
     policy.check(url, server, step)
     response: Fetched = yield Fetch(step, "GET", url, {"Accept": JSON, **(fields or {})})
     # A 429 doesn't mean "not here": continuing would fall back to the default endpoints of older revisions.

@@ -24,7 +24,7 @@ __all__ = ["RegisteredClient", "check_document_url", "check_redirect", "choose_m
 STEP: Final = "registration"
 
 _VISIBLE = re.compile(r"[\x20-\x7e]{1,2000}")
-"""RFC 6749, appendix A.1 and A.2; the length is chosen."""
+"""The pattern of a client id or secret (RFC 6749, appendices A.1 and A.2). The greatest length is arbitrary."""
 
 _ANY_PORT = re.compile(r"^(https?://[^/]*):0(?=/|$)")
 
@@ -36,14 +36,15 @@ class RegisteredClient:
     """A client that was registered with an authorization server beforehand.
 
     Args:
-        id: Its ``client_id``.
-        secret: Its secret, if it has one.
-        issuer: The issuer of the authorization server where it is registered; no other one gets its id or its secret.
-        key: Its private key, instead of a secret.
-        method: How it sends its secret; None: as the authorization server's metadata allows.
+        id: The ``client_id``.
+        secret: The client's secret, if it has one.
+        issuer: The issuer of the authorization server where the client is registered; no other server is sent the id
+            or the secret.
+        key: The client's private key, instead of a secret.
+        method: How the client sends its secret; None to choose a method that the server's metadata allows.
         prompt: The ``prompt`` of each sign-in, such as ``"consent"`` or ``"select_account"`` (OpenID Connect). Some
-            servers give no refresh token without ``"consent"``; others let no one sign in with it if an administrator
-            has consented for everyone.
+            servers give no refresh token without ``"consent"``; others refuse every sign-in with it if an
+            administrator has consented for everyone.
 
     Raises:
         ValueError: If the id or the secret is empty, or the method needs a secret and there is no secret.
@@ -87,7 +88,7 @@ def register(
         grants: The grant types that the client uses.
 
     Raises:
-        AuthorizationError: If none of them is possible; the advice says what to set.
+        AuthorizationError: If none of these is possible; the advice says what to set.
     """
     if client is not None:
         return _given(at, client, redirect)
@@ -126,7 +127,7 @@ def register(
 
 
 def _given(at: AuthorizationServerMetadata, client: RegisteredClient, redirect: str | None) -> ClientRecord:
-    # This check comes before any request: the id and the secret are for this issuer only, up to a slash at the end.
+    # This check comes before any request: the id and the secret are for this issuer only (the last slash may differ).
     if client.issuer is not None and not same_issuer(client.issuer, at.issuer):
         problem = f"the client {client.id!r} is registered with {client.issuer}, but the server names another issuer"
         raise AuthorizationError(STEP, problem, issuer=at.issuer, advice=_BY_HAND)
@@ -172,7 +173,7 @@ def _read(
     if secret is not None and not (isinstance(secret, str) and _VISIBLE.fullmatch(secret)):
         raise unusable("its client_secret is not valid")
     registered = answer.get("redirect_uris")
-    # RFC 7591, section 3.2.1, allows the server to replace it, but then no sign-in would come back here.
+    # RFC 7591, section 3.2.1, allows the server to replace the URI, but then no sign-in would come back here.
     if redirect is not None and isinstance(registered, list) and redirect not in registered:
         raise unusable("the registered redirect URI is not the one that was asked for")
     method: Any = answer.get("token_endpoint_auth_method")
@@ -186,7 +187,7 @@ def _read(
     if method != "none" and secret is None:
         raise unusable("it has no client_secret")
     expires: Any = answer.get("client_secret_expires_at")
-    # 0 means that the secret never expires, and so does a number beyond all dates, which may not even fit into a float.
+    # 0 means that the secret never expires, and so does a number beyond all dates: it may not even fit into a float.
     number = isinstance(expires, int | float) and not isinstance(expires, bool)
     limit = float(expires) if number and 0 < expires < 1e12 else None
     return ClientRecord(id, "registered", secret, method, redirect, limit if secret else None)
@@ -232,7 +233,7 @@ def check_document_url(url: str) -> None:
     """Check the URL of a client's metadata document: ``https``, with a path that has no dot segments.
 
     Raises:
-        ValueError: If it can't be a client's id.
+        ValueError: If the URL can't be a client's id.
     """
     parts = take_apart(url)
     if not url.startswith("https://"):

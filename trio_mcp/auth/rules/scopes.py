@@ -11,7 +11,7 @@ from trio_mcp.principal import SCOPE
 __all__ = ["MAX_STEP_UPS", "OFFLINE", "StepUps", "join_scopes", "read_scopes", "select_scopes"]
 
 MAX_STEP_UPS = 2
-"""How often an operation may ask for more scopes; chosen: the specification asks for a limit of a few."""
+"""How often an operation may ask for more scopes (arbitrary); the specification asks for a few times at most."""
 
 OFFLINE = "offline_access"
 """The scope that asks for a refresh token (OpenID Connect Core, section 11)."""
@@ -24,7 +24,7 @@ def read_scopes(text: str) -> frozenset[str]:
 
 
 def join_scopes(scopes: Collection[str]) -> str:
-    """Return a ``scope`` parameter, always in the same order."""
+    """Return the value of a ``scope`` parameter: the scopes in alphabetical order, separated by spaces."""
     return " ".join(sorted(scopes))
 
 
@@ -36,7 +36,7 @@ def select_scopes(
     offered: frozenset[str] | None,
     offline: bool = True,
 ) -> frozenset[str]:
-    """Return the scopes to ask for; if there are none, no ``scope`` is sent at all.
+    """Return the scopes to ask for; if the set is empty, no ``scope`` parameter is sent.
 
     They are those of the challenge, or else all that the resource metadata lists (2025-11-25 `basic/authorization`,
     section Scope Selection Strategy). Scopes given by the program are added to the former, and replace the latter.
@@ -68,7 +68,7 @@ class StepUps:
     _asked: list[frozenset[str]] = attrs.field(factory=list, init=False)
 
     def more(self, challenged: frozenset[str] | None, held: Collection[str]) -> frozenset[str] | None:
-        """Return the scopes to authorize next, after a 403 with ``insufficient_scope``; None to give up.
+        """Return the scopes to ask for next, after a 403 with ``insufficient_scope``; None to give up.
 
         They are the union of the scopes that the server asks for now and all earlier ones. An operation does not ask
         for the same set twice, but it may ask for one that an earlier operation asked for: people don't always grant

@@ -20,10 +20,11 @@ ResultT = TypeVar("ResultT")
 
 @attrs.frozen
 class Fetch:
-    """Make an HTTP exchange. The outcome is a `Fetched`, whatever its status.
+    """A step that makes an HTTP exchange. The outcome is a `Fetched`, whatever the status.
 
-    The driver of the flow applies the URL policy, bounds the exchange in size and time, and raises an
-    `AuthorizationError` into the flow if it fails. Redirections are followed only for a GET, under the same policy.
+    The driver of the flow applies the URL policy, limits the size and the duration of the exchange, and raises an
+    `AuthorizationError` into the flow if the exchange fails. Redirections are followed only for a GET, under the same
+    policy.
 
     Attributes:
         step: The purpose, as `AuthorizationError.step` names it.
@@ -31,14 +32,14 @@ class Fetch:
         url: The URL, byte for byte.
         fields: The header fields.
         body: The body of a POST.
-        limit: The longest body accepted in response, in bytes.
+        limit: The longest response body that is accepted, in bytes.
     """
 
     step: str
     method: str
     url: str
-    # Neither member is in the repr, which may get into a log: the fields have credentials and proofs, and the body has
-    # codes and secrets.
+    # Neither member is in the repr, which may get into a log: the fields contain credentials and proofs, and the
+    # body contains codes and secrets.
     fields: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     body: bytes = attrs.field(default=b"", repr=False)
     limit: int = 64 * 1024
@@ -55,7 +56,7 @@ class Fetched:
 
 @attrs.frozen
 class SignIn:
-    """Let a person sign in in a browser. The outcome is the parameters of the redirection, a mapping of strings.
+    """A step that lets a person sign in with a browser. The outcome is a mapping: the parameters of the redirection.
 
     Attributes:
         url: The URL to open.
@@ -73,7 +74,7 @@ class SignIn:
 
 @attrs.frozen
 class ShowCode:
-    """Show a person where to enter a code (RFC 8628). The outcome is None, at once."""
+    """A step that shows a person where to enter a code (RFC 8628). The outcome is None; the flow continues at once."""
 
     url: str
     code: str = attrs.field(repr=False)
@@ -83,17 +84,17 @@ class ShowCode:
 
 @attrs.frozen
 class Wait:
-    """Wait before the next step. The outcome is None."""
+    """A step that waits for some time. The outcome is None."""
 
     seconds: float
 
 
 @attrs.frozen
 class CallFunction:
-    """Call a function of the program. The outcome is its result; its exceptions are raised into the flow.
+    """A step that calls a function of the program. The outcome is its result; its exceptions are raised into the flow.
 
     Attributes:
-        function: An async function, which may take long.
+        function: An async function, which may take a long time.
     """
 
     function: Callable[[], Awaitable[Any]]

@@ -14,10 +14,10 @@ __all__ = ["cleaned", "clock_ahead", "json_object", "strings"]
 
 
 def cleaned(text: object) -> str | None:
-    """Return a peer's text as it may be shown: short, on one line, without control characters.
+    """Return a peer's text in a form that is safe to show: short, on one line, without control characters.
 
     Returns:
-        None if it is not a string, or nothing is left of it.
+        The text; None if ``text`` is not a string, or nothing is left of it.
     """
     if not isinstance(text, str):
         return None
@@ -49,7 +49,7 @@ def json_object(response: Fetched) -> dict[str, Any] | None:
 
 
 def strings(document: Mapping[str, Any], field: str) -> tuple[str, ...] | None:
-    """Return the strings in a field's list, without its other elements; None if the field is not a list.
+    """Return the strings in a list field, ignoring its other elements; None if the field is not a list.
 
     A malformed value counts as missing, so use this for optional fields only.
     """

@@ -30,7 +30,7 @@ _CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
 _SHORTEST: Final = 4
 # The limit is thirty years: the expiry of a token with a longer life counts as unknown.
 _MAX_LIFETIME: Final = 1e9
-# An ID token must be valid for at least this many more seconds, in which it is sent to its provider.
+# An ID token must be valid for at least this many more seconds, so that there is time to send it to its provider.
 _TO_SPARE: Final = 30
 # In seconds; servers allow for a few minutes at most.
 _MAX_SKEW: Final = 120
@@ -57,9 +57,9 @@ class Tokens:
         access_token: The access token.
         token_type: The scheme of the access token.
         expires_at: When the access token expires, in seconds since the epoch; None if the response does not say.
-        refresh_token: The new refresh token; None if the response has none: then an old one stays valid.
+        refresh_token: The new refresh token; None if the response has none, in which case the old one stays valid.
         scopes: The granted scopes; None if the response does not say, which means the requested ones.
-        id_token: The ID token of an OpenID provider.
+        id_token: The ID token, if an OpenID provider sent one.
     """
 
     access_token: str = attrs.field(repr=False)
@@ -74,7 +74,7 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
     """Read the tokens that a token endpoint granted.
 
     Args:
-        granted: The JSON object.
+        granted: The JSON object in the response.
         asked_at: When the request was made: a token's life may have begun then.
         proven: Whether the request had a DPoP proof.
 
@@ -123,7 +123,7 @@ def seconds(value: object) -> float | None:
             value = float(value)
         except ValueError:
             return None
-    # A bool is an int in Python, and `true` would be a second.
+    # A bool is an int in Python, so `true` would count as one second.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # An int may be too long for a float, and then `math.isfinite` would raise; a comparison never does. NaN is neither
@@ -155,8 +155,8 @@ def refusal(
     """Return the error for a response that grants nothing.
 
     Args:
-        step: The step that it was a response to.
-        issuer: The authorization server that sent it.
+        step: The step of the flow that got the response.
+        issuer: The authorization server that sent the response.
         response: The response.
         now: The current time, to detect a wrong clock.
         secrets: Strings that must not be shown, though the server may repeat them.

@@ -49,16 +49,16 @@ _SECRET: Final = frozenset({
 
 @attrs.frozen
 class TokenEndpoint:
-    """A token endpoint, and the client that asks there.
+    """A token endpoint, and the client that sends requests to it.
 
     Attributes:
         issuer: The authorization server's issuer, as its own metadata has it.
         url: The URL of the endpoint.
-        client: The client, with the one method by which it proves who it is; None: requests name no client.
+        client: The client, with the one method by which it proves who it is; None if requests name no client.
         key: The client's key, for ``private_key_jwt``.
-        prover: Makes the proofs of DPoP; None without DPoP.
-        require_dpop: Whether a token that is not bound to the key is refused.
-        clock: Tells the time.
+        prover: Makes the DPoP proofs; None without DPoP.
+        require_dpop: Whether a token that is not bound to the prover's key is refused.
+        clock: Returns the time, in seconds since the epoch.
     """
 
     issuer: str
@@ -73,11 +73,11 @@ class TokenEndpoint:
 def exchange_code(
     at: TokenEndpoint, *, code: str, verifier: str, redirect: str, resource: str | None = None
 ) -> Flow[Tokens]:
-    """Exchange the code of a redirection for tokens.
+    """Exchange an authorization code for tokens.
 
     Args:
-        at: The token endpoint, and the client that asks there.
-        code: The code.
+        at: The token endpoint, and the client that sends the request.
+        code: The code that came with the redirection.
         verifier: The PKCE code verifier.
         redirect: The redirect URI of the authorization request.
         resource: The resource that the tokens are for, byte for byte.
@@ -91,7 +91,9 @@ def exchange_code(
 
 
 def refresh(at: TokenEndpoint, *, refresh_token: str, resource: str | None = None) -> Flow[Tokens]:
-    """Refresh tokens. Only the error codes ``invalid_grant`` and ``invalid_client`` end a login.
+    """Exchange a refresh token for new tokens.
+
+    Of the error codes, only ``invalid_grant`` and ``invalid_client`` mean that the login has ended.
 
     Raises:
         AuthorizationError: If the server grants nothing; its step is ``"refresh"``.
@@ -113,7 +115,7 @@ def client_credentials(at: TokenEndpoint, scopes: Collection[str] = (), resource
 def jwt_bearer(
     at: TokenEndpoint, *, assertion: str, scopes: Collection[str] = (), resource: str | None = None
 ) -> Flow[Tokens]:
-    """Exchange an assertion, signed by someone whom the server trusts, for a token (RFC 7523).
+    """Exchange an assertion, signed by an issuer that the server trusts, for a token (RFC 7523).
 
     Raises:
         AuthorizationError: If the server grants nothing.
@@ -124,14 +126,14 @@ def jwt_bearer(
 def token_exchange(
     at: TokenEndpoint, *, id_token: str, audience: str, scopes: Collection[str] = (), resource: str | None = None
 ) -> Flow[str]:
-    """Exchange an ID token at the identity provider for an ID-JAG, an assertion for an authorization server.
+    """Exchange an ID token at the identity provider for an ID-JAG: an assertion for another authorization server.
 
     Args:
-        at: The identity provider's token endpoint, and the client that asks there.
+        at: The identity provider's token endpoint, and the client that sends the request.
         id_token: The ID token that the provider gave the client.
-        audience: The issuer of the authorization server.
-        scopes: The scopes of the token.
-        resource: The resource that the token is for.
+        audience: The issuer of the authorization server that the assertion is for.
+        scopes: The scopes to ask for.
+        resource: The resource that the token will be for.
 
     Raises:
         AuthorizationError: If the provider refuses, or returns something else; its step is ``"token exchange"``.
@@ -158,10 +160,10 @@ def revoke(at: TokenEndpoint, *, endpoint: str, token: str, hint: str = "refresh
     """Revoke a token (RFC 7009).
 
     Args:
-        at: The client that asks, and its token endpoint.
+        at: The client that sends the request, and its token endpoint.
         endpoint: The revocation endpoint.
-        token: The token.
-        hint: ``"refresh_token"`` or ``"access_token"``.
+        token: The token to revoke.
+        hint: The kind of the token: ``"refresh_token"`` or ``"access_token"``.
 
     Raises:
         AuthorizationError: If the server refuses; its step is ``"revocation"``.
@@ -225,10 +227,10 @@ def renewed(login: Login, tokens: Tokens) -> Login:
 
 
 def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flow[Fetched]:
-    """Post a form as the client, and post it once more if the server asks for another nonce.
+    """Post a form as the client, and post it once more if the server asks for another DPoP nonce.
 
     Args:
-        at: The client that asks, and its token endpoint.
+        at: The client that sends the request, and its token endpoint.
         step: The step of the flow.
         url: The URL to post to: the token endpoint, or another endpoint of the same server.
         form: The parameters, without those of the client.
@@ -258,10 +260,10 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
 
 
 def granted(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flow[dict[str, Any]]:
-    """Post a form, and return the JSON object of a response that grants something.
+    """Post a form, and return the JSON object in the response, which must grant the request.
 
     Args:
-        at: The client that asks, and its token endpoint.
+        at: The client that sends the request, and its token endpoint.
         step: The step of the flow.
         url: The URL to post to.
         form: The parameters, without those of the client.
@@ -297,7 +299,7 @@ def to_tokens(at: TokenEndpoint, step: str, answer: Mapping[str, Any], asked_at:
     """Return the tokens that a response grants.
 
     Raises:
-        AuthorizationError: If they can't be used.
+        AuthorizationError: If there are no tokens that can be used.
     """
     try:
         tokens = read_tokens(answer, asked_at, proven=at.prover is not None)
@@ -311,14 +313,14 @@ def to_tokens(at: TokenEndpoint, step: str, answer: Mapping[str, Any], asked_at:
 
 
 def with_target(form: Mapping[str, str], scopes: Collection[str], resource: str | None) -> dict[str, str]:
-    """Return a form with the scopes and the resource that tokens are for, if there are any."""
+    """Return a form with the parameters ``scope`` and ``resource`` added, if there are scopes and a resource."""
     scope = {"scope": join_scopes(scopes)} if scopes else {}
     # The resource is never normalized: the server compares it with the text that it published.
     return {**form, **scope, **({} if resource is None else {"resource": resource})}
 
 
 def _authenticate(at: TokenEndpoint, step: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the header fields and the parameters by which a client proves who it is: one way, never two."""
+    """Return the header fields and the form parameters that prove who the client is: by one method, never by two."""
     client = at.client
     if client is None:
         return {}, {}
@@ -339,7 +341,7 @@ def _authenticate(at: TokenEndpoint, step: str) -> tuple[dict[str, str], dict[st
 
 
 def basic_pair(id: str, secret: str) -> str:
-    """Return the credentials of a client for the scheme Basic."""
+    """Return a client's credentials for the Basic scheme: its id and its secret, encoded."""
     # RFC 6749, section 2.3.1: both are form-encoded first, so that a colon in the id is not read as the separator.
     return base64.b64encode(f"{quote_plus(id)}:{quote_plus(secret)}".encode()).decode()
 

@@ -1,4 +1,4 @@
-"""URLs that peers name: which of them are fetched or opened, and when two of them mean the same.
+"""URLs that peers name: which of them are fetched or opened, and when two of them are equivalent.
 
 URLs stay strings, byte for byte as they came; they are taken apart only to be examined.
 """
@@ -50,7 +50,7 @@ class Parts:
         scheme: ``"https"`` or ``"http"``.
         host: The host in lower case, without brackets.
         port: The port; the scheme's default if the URL names none.
-        path: The path, as it is.
+        path: The path, unchanged.
         query: The query with its question mark, or an empty string.
     """
 
@@ -73,10 +73,11 @@ class Parts:
 
 
 def take_apart(url: str) -> Parts:
-    """Take apart a URL of HTTP or of a WebSocket.
+    """Take apart an HTTP or WebSocket URL.
 
     Raises:
-        ValueError: If it is anything else, or contains something that such a URL doesn't need; the message says what.
+        ValueError: If the string is anything else, or contains something that such a URL doesn't need; the message says
+            what.
     """
     if len(url) > MAX_URL:
         raise ValueError(f"is longer than {MAX_URL} characters")
@@ -89,7 +90,7 @@ def take_apart(url: str) -> Parts:
     # `https://id.example.com@evil.example/` looks like one host and leads to the other.
     if "@" in authority:
         raise ValueError("contains a user name or a password")
-    # Neither endpoints (RFC 6749, section 3.1) nor resources (RFC 8707, section 2) may have one, not even an empty one.
+    # Neither endpoints (RFC 6749, section 3.1) nor resources (RFC 8707, section 2) may have a fragment, not even "#".
     if fragment is not None:
         raise ValueError("contains a fragment")
     place = _AUTHORITY.fullmatch(authority)
@@ -111,19 +112,19 @@ def origin(url: str) -> str:
     """Return the origin of a URL: scheme and host in lower case, and the port unless it is the scheme's default.
 
     Raises:
-        ValueError: If it has none.
+        ValueError: If the string is not an HTTP or WebSocket URL.
     """
     return take_apart(url).origin
 
 
 def without_query(url: str) -> str:
-    """Return a URL as a message may show it: the query and values that a configuration filled in may be secret."""
+    """Return a URL without parts that may be secret: its query, and values that were filled in from a configuration."""
     head, query, _ = as_written(url).partition("?")
     return head + ("?…" if query else "")
 
 
 def same_origin(url: str, server: str) -> bool:
-    """Return whether a URL has a server's origin; anything else that a peer names instead of a URL has no origin."""
+    """Return whether a URL has the same origin as a server; a string that is not a URL has no origin."""
     try:
         return url == server or origin(url) == origin(server)
     except ValueError:
@@ -143,7 +144,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def covers(resource: str, server: str, *, parent: bool = True) -> bool:
-    """Return whether a resource is the server's URL, or a parent of it on the same origin by whole path segments.
+    """Return whether a resource is the server's URL, or a parent of it on the same origin, by whole path segments.
 
     A slash at the end of either makes no difference.
 
@@ -170,8 +171,8 @@ def covers(resource: str, server: str, *, parent: bool = True) -> bool:
 def same_issuer(advertised: str, published: str) -> bool:
     """Return whether an advertised issuer and the one in a metadata document are equal, apart from a slash at the end.
 
-    Both have the same metadata URL (RFC 8414, section 3.1), and large providers advertise one and publish the other.
-    All later comparisons are exact, and use the document's issuer.
+    Both spellings lead to the same metadata URL (RFC 8414, section 3.1), and some large providers advertise one and
+    publish the other. All later comparisons are exact, and use the document's issuer.
     """
     return advertised.removesuffix("/") == published.removesuffix("/")
 
@@ -203,24 +204,24 @@ def _host(name: str) -> str:
 
 @attrs.frozen
 class UrlPolicy:
-    """Which URLs that a peer names are fetched or opened.
+    """A policy that says which of the URLs that a peer names may be fetched or opened.
 
     Such a URL must be ``https``, have no user name and no fragment, and lead to a public address, or to one that is no
     more local than the MCP server's own (private, loopback). ``http`` is allowed only for loopback, and only if the MCP
     server is on loopback, too.
 
     Args:
-        hosts: Names of hosts that are trusted beyond that: they may have a private address and use ``http``.
+        hosts: Names of hosts that are trusted more than others: they may have a private address and use ``http``.
 
     Raises:
         TypeError: If the names are a single string.
-        ValueError: If one is not the name of a host.
+        ValueError: If one of them is not the name of a host.
     """
 
     hosts: frozenset[str] = attrs.field(default=frozenset(), converter=_hosts)
 
     def check(self, url: str, server: str, step: str) -> None:
-        """Check the form of a URL, before anything is resolved.
+        """Check the form of a URL, before its host is resolved.
 
         Args:
             url: The URL that a peer named.
@@ -228,7 +229,7 @@ class UrlPolicy:
             step: The purpose of the URL, as `AuthorizationError.step` names it.
 
         Raises:
-            AuthorizationError: If it is refused.
+            AuthorizationError: If the URL is refused.
         """
         try:
             parts = take_apart(url)
@@ -263,7 +264,7 @@ class UrlPolicy:
             step: The purpose of the URL.
 
         Raises:
-            AuthorizationError: If it is refused.
+            AuthorizationError: If the address is refused.
         """
         host, found = take_apart(url).host, reach(address)
         if host in self.hosts and found is not Reach.NEVER:

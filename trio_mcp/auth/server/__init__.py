@@ -1,1 +1,1 @@
-"""Servers that accept tokens."""
+"""The server's side of authorization: checking access tokens, and refusing requests without a valid one."""

@@ -18,7 +18,7 @@ _TOKEN_REFUSED = "the access token is not valid here, or no longer valid"
 
 @attrs.frozen
 class Refusals:
-    """The refusals of one server.
+    """The refusals that one protected server sends.
 
     Attributes:
         metadata: The URL of the server's metadata.
@@ -48,7 +48,7 @@ class Refusals:
         return tuple(("WWW-Authenticate", challenge) for challenge in found)
 
     def nothing(self) -> Refusal:
-        """Return the refusal of a request without credentials, which has no error code (RFC 6750, section 3.1)."""
+        """Return the refusal of a request without credentials; it has no error code (RFC 6750, section 3.1)."""
         headers = self._challenges(None, None, self.scopes)
         return refuse(401, "this server needs an access token; WWW-Authenticate says where to get one", headers=headers)
 
@@ -68,30 +68,30 @@ class Refusals:
         )
 
     def proof(self, problem: str) -> Refusal:
-        """Return the refusal of a proof; the client made the proof, so it may be told what is wrong."""
+        """Return the refusal of a DPoP proof; it says what is wrong, because the client itself made the proof."""
         # The challenge is for DPoP alone: the error codes of RFC 9449 mean nothing in one for Bearer.
         headers = self._challenges("invalid_dpop_proof", f"the DPoP proof is refused: {problem}", self.scopes, "DPoP")
         return refuse(401, f"the DPoP proof is refused: {problem}", headers=headers)
 
     def nonce(self, nonce: str) -> Refusal:
-        """Return the refusal of a proof without a current nonce of this server (RFC 9449, section 9)."""
+        """Return the refusal of a DPoP proof without a current nonce from this server (RFC 9449, section 9)."""
         text = "the DPoP proof must have the nonce of the field DPoP-Nonce"
         headers = self._challenges("use_dpop_nonce", text, self.scopes, "DPoP")
         # A cache that stored this would hand out an expired nonce (RFC 9449, section 8.2).
         return refuse(401, text, headers=(*headers, ("DPoP-Nonce", nonce), ("Cache-Control", "no-store")))
 
     def scope(self, needed: frozenset[str]) -> Refusal:
-        """Return the refusal of a request that needs more scopes; the challenge names all scopes that it needs."""
+        """Return the refusal of a request that needs more scopes; the challenge names every scope that it needs."""
         names = " ".join(sorted(needed))
         text = f"this needs the scopes: {names}" if len(needed) > 1 else f"this needs the scope {names}"
         return refuse(403, text, headers=self._challenges("insufficient_scope", text, needed))
 
     def unavailable(self) -> Refusal:
-        """Return the refusal of a token that can't be checked now."""
-        # With a 401 the client would drop a token that may be good, and ask a person for another.
+        """Return the refusal of a token that can't be checked at the moment."""
+        # After a 401 the client would drop a token that may be good, and ask a person to sign in again.
         text = "the access token can't be checked now: its issuer does not respond, or was just asked; try again"
         return refuse(503, text, headers=(("Retry-After", f"{RETRY:.0f}"),))
 
     def broken(self) -> Refusal:
-        """Return the refusal of a token whose check has failed because of an error of this server."""
+        """Return the refusal of a token that could not be checked because of an error in this server."""
         return refuse(500, "the access token can't be checked: this server has an error, which is in its log")

@@ -1,4 +1,4 @@
-"""The claims of a token, and the checks that every token must pass: who issued it, for whom, until when."""
+"""The claims of a token, and the checks that every token must pass: of its issuer, its audience and its times."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trio_mcp.http.server.gate import LEEWAY
 __all__ = ["Claims", "Demands", "InvalidToken", "TooEarly", "Verify", "claims_of", "is_time"]
 
 MAX_TIME = 1e12
-"""The latest time that a claim may have: some 30,000 years from now; chosen."""
+"""The latest time that a claim may contain, in seconds: some 30,000 years from now (arbitrary)."""
 
 MAX_AUDIENCES = 50
-"""How many audiences of a token are looked at; chosen."""
+"""The most audiences of a token that are looked at (arbitrary)."""
 
 
 class InvalidToken(TrioMcpError):
-    """A token is refused. A function that checks tokens raises this; the reason goes to the log, not to the client.
+    """A token is refused: raised by a function that checks tokens. The reason goes to the log, not to the client.
 
     Attributes:
         reason: Why the token is refused, without quoting it.
@@ -53,16 +53,16 @@ class Claims:
     """The claims of a verified token.
 
     Attributes:
-        issuer: Who issued it.
-        subject: The person or the program that it was issued for.
-        audience: The servers it is for; one of them must be this one.
-        expires_at: When it expires, in seconds since the epoch.
-        client_id: The client it was issued to.
+        issuer: The issuer of the token.
+        subject: The person or the program for whom the token was issued.
+        audience: The servers that the token is for; this server must be one of them.
+        expires_at: When the token expires, in seconds since the epoch.
+        client_id: The client to which the token was issued.
         scopes: The granted scopes; a string is split at its spaces.
-        key: The thumbprint of the key it is bound to (``cnf.jkt``, RFC 9449); None if it is not bound.
-        not_before: From when it is valid.
-        issued_at: When it was issued.
-        values: All claims of the issuer, for `Principal.claims`.
+        key: The thumbprint of the key to which the token is bound (``cnf.jkt``, RFC 9449); None if it is not bound.
+        not_before: When the token becomes valid, in seconds since the epoch.
+        issued_at: When the token was issued, in seconds since the epoch.
+        values: All claims as the issuer made them, for `Principal.claims`.
 
     Raises:
         TypeError: If a value is of the wrong type.
@@ -91,7 +91,7 @@ class Claims:
 
 
 Verify: TypeAlias = Callable[[str], Awaitable[Claims]]
-"""Checks a token: an async function that returns its claims, or raises `InvalidToken`."""
+"""An async function that checks a token: it returns the token's claims, or raises `InvalidToken`."""
 
 
 @attrs.frozen
@@ -101,8 +101,8 @@ class Demands:
     Attributes:
         issuers: The issuers whose tokens are accepted, as they are configured.
         audiences: The values of ``aud`` that mean this server.
-        fetch: Returns a function that makes the exchanges of one task with an issuer.
-        clock: Tells the time, in seconds since the epoch.
+        fetch: Called with an issuer; returns a function that makes HTTP exchanges with it for one task.
+        clock: Returns the time, in seconds since the epoch.
     """
 
     issuers: tuple[str, ...]
@@ -114,7 +114,7 @@ class Demands:
         """Check the claims that every token must have.
 
         Raises:
-            InvalidToken: If one of them is wrong.
+            InvalidToken: If one of the claims is wrong.
         """
         # A slash at the end may differ, as the issuer's own spelling is unknown until its metadata has been fetched.
         # The verifier compares exactly after that.
@@ -133,12 +133,12 @@ class Demands:
 
     def _is_meant(self, audience: tuple[str, ...]) -> bool:
         # Scheme and host may be written in capitals (2026-07-28 basic/authorization, Canonical Server URI).
-        # Only the first ones are looked at: no signature has been checked yet, so anyone may have sent them.
+        # Only the first audiences are looked at: no signature has been checked yet, so anyone may have sent them.
         return not self.audiences.isdisjoint(map(canonical, audience[:MAX_AUDIENCES]))
 
 
 def slashless(issuer: str) -> str:
-    """Return an issuer without one slash at its end."""
+    """Return an issuer without the slash at its end, if it has one."""
     # With or without the slash, the metadata URL is the same (RFC 8414, section 3.1); exact comparisons come later.
     return issuer.removesuffix("/")
 
@@ -157,23 +157,23 @@ def claims_of(values: Mapping[str, Any], issuer: str | None = None) -> Claims:
 
     Args:
         values: The claims.
-        issuer: Who issued it, if the claims need not say so.
+        issuer: The issuer of the token, if the claims need not name it.
 
     Raises:
-        InvalidToken: If something is missing or of the wrong type.
+        InvalidToken: If a required claim is missing, or a claim is of the wrong type.
     """
     # `client_id` is RFC 9068's; OpenID Connect says `azp`, Okta `cid`, and Entra in its older tokens `appid`.
     texts = (_text(values, name) for name in ("client_id", "azp", "cid", "appid"))
     client_id = next(filter(None, texts), None)
     return Claims(
         _text(values, "iss") or issuer or _missing("iss"),
-        # An introspection response may lack it (RFC 7662, section 2.2); a JWT must have it (RFC 9068, section 2.2).
+        # An introspection response may lack `sub` (RFC 7662, section 2.2); a JWT must have it (RFC 9068, section 2.2).
         _text(values, "sub") or (client_id if issuer else None) or _missing("sub"),
         _list(values, "aud") or _missing("aud"),
-        # A token without it would be valid forever.
+        # A token without `exp` would be valid forever.
         _number(values, "exp") or _missing("exp"),
         client_id,
-        # Large providers call it `scp`, and some send a list.
+        # Large providers call this claim `scp`, and some send a list.
         frozenset(word for part in _list(values, "scope") + _list(values, "scp") for word in part.split()),
         _thumbprint(values),
         _number(values, "nbf"),

@@ -14,7 +14,7 @@ from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
 __all__ = ["MetadataApp", "checked_url", "metadata_url", "written"]
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-"""Where the metadata is, at the root of the origin (RFC 9728, section 3)."""
+"""The path of the metadata from the root of the origin (RFC 9728, section 3)."""
 
 FIELDS: Final = (
     (b"content-type", b"application/json"),
@@ -30,11 +30,11 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
     Args:
         name: The name of the argument, for the error message.
         url: The URL.
-        query: Whether it may have a query.
+        query: Whether the URL may have a query.
 
     Raises:
-        TypeError: If it is not a string.
-        ValueError: If it can't identify a server.
+        TypeError: If the URL is not a string.
+        ValueError: If the URL can't identify a server.
     """
     if not isinstance(url, str):
         raise TypeError(f"{name} must be a URL, got {type(url).__name__}")
@@ -53,23 +53,23 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
 
 
 def metadata_url(resource: str) -> str:
-    """Return where the metadata of a resource is (RFC 9728, section 3.1)."""
-    # It is made from the configured URL, never from `Host` or `Forwarded`: these may be a proxy's, or made up by a
-    # client.
+    """Return the URL of a resource's metadata (RFC 9728, section 3.1)."""
+    # The URL is made from the configured one, never from `Host` or `Forwarded`: these may be a proxy's, or made up by
+    # a client.
     parts = urlsplit(resource)
     return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path.rstrip('/')}"
 
 
 def written(document: Mapping[str, Any]) -> bytes:
-    """Return the metadata as JSON, without the members that are empty."""
+    """Return the metadata as JSON, without members that are empty or false."""
     # RFC 9728, section 3.2, forbids empty lists. A flag that is false is left out, too, which means the same.
     return json.dumps({name: value for name, value in document.items() if value}).encode()
 
 
 class MetadataApp:
-    """An ASGI application that serves the metadata, for a server below a path of another application.
+    """An ASGI application that serves the metadata of a server that is mounted below a path of another application.
 
-    Mount it at the root of the origin, or at ``/.well-known``.
+    Mount this application at the root of the origin, or at ``/.well-known``.
 
     Args:
         document: Returns the metadata that is served at a path of the origin, or None.
@@ -79,7 +79,7 @@ class MetadataApp:
         self._document = document
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        """Serve one connection, as an ASGI application."""
+        """Serve one connection in the sense of ASGI: a request, or the lifespan."""
         if scope["type"] == "lifespan":
             await _live(receive, send)
             return

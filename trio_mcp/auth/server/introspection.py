@@ -1,4 +1,4 @@
-"""`IntrospectionVerifier`: asks the issuer about each token (RFC 7662), since opaque tokens have no claims."""
+"""`IntrospectionVerifier`: asks the issuer about each token (RFC 7662), since opaque tokens contain no claims."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from trio_mcp.auth.server.keys import RETRY, Unavailable, metadata_of
 __all__ = ["IntrospectionVerifier"]
 
 MAX_INTROSPECTIONS: Final = 64
-"""How many tokens are asked about at once; chosen. Clients that send garbage must not flood the issuer."""
+"""How many tokens the issuer is asked about at once (arbitrary): clients that send garbage must not flood it."""
 MAX_REFUSED: Final = 1_000
-"""How many tokens that the issuer refused, or is being asked about, are remembered; chosen."""
+"""How many tokens are remembered because the issuer refused them or is being asked about them (arbitrary)."""
 REFUSED_FOR: Final = 10.0
-"""How long a refused token is remembered, in seconds; chosen."""
+"""How long a refused token is remembered, in seconds (arbitrary)."""
 
 
 class IntrospectionVerifier:
-    """Checks access tokens by asking their issuer about each of them, so that revoked ones are refused, too.
+    """A verifier that asks the issuer about each access token, so that revoked tokens are refused, too.
 
     Args:
-        client_id: This server's own id at the issuer.
-        secret: Its secret.
+        client_id: The id with which this server is registered at the issuer.
+        secret: The secret that belongs to the id.
         endpoint: The introspection endpoint, if the issuer's metadata does not name it.
 
     Raises:
         TypeError: If an argument is not a string.
-        ValueError: If one is empty, or the endpoint is not a URL.
+        ValueError: If the id or the secret is empty, or the endpoint is not a URL.
     """
 
     def __init__(self, client_id: str, secret: str, *, endpoint: str | None = None) -> None:
         check_text("client_id", client_id)
-        if not isinstance(secret, str) or not secret:  # never shown
+        if not isinstance(secret, str) or not secret:  # its value is never shown
             raise (ValueError if isinstance(secret, str) else TypeError)("secret must be a non-empty string")
         if endpoint is not None:
             checked_url("endpoint", endpoint, query=True)
@@ -57,13 +57,13 @@ class IntrospectionVerifier:
 
     @contextlib.asynccontextmanager
     async def opened(self, setting: Demands) -> AsyncIterator[Verify]:
-        """Return a block in which tokens can be checked.
+        """Open the verifier for the duration of a block, and yield the function that checks tokens.
 
         Args:
             setting: The settings of the resource server.
 
         Raises:
-            ValueError: If there is more than one issuer: the token does not say whom to ask.
+            ValueError: If there is more than one issuer: a token does not say which one to ask.
         """
         if len(setting.issuers) > 1:
             raise ValueError("IntrospectionVerifier is for one issuer: a token does not say whom to ask")
@@ -90,7 +90,7 @@ class _Question:
 
 
 class _Questions:
-    """The questions of one run."""
+    """The questions that are put to the issuer during one run of the server."""
 
     def __init__(
         self, setting: Demands, endpoint: str | None, question: Callable[[str, str], Fetch], nursery: trio.Nursery
@@ -184,7 +184,7 @@ class _Questions:
         return abs(self._setting.clock() - self._looked_at) > RETRY
 
     async def _looked_up(self, fetch: FetchFunction) -> tuple[str, str]:
-        """Return the issuer and its endpoint, as its metadata has them."""
+        """Return the issuer and its introspection endpoint, as the issuer's metadata names them."""
         server = await metadata_of(self._setting.issuers[0], fetch)
         if server.introspection is None:
             raise Unavailable(

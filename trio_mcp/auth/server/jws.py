@@ -1,7 +1,7 @@
-"""Signed tokens (JWS in compact form, RFC 7515): parsed once, strictly, with a check of their signatures.
+"""Signed tokens (JWS in compact form, RFC 7515): strict parsing, once for each token, and signature checks.
 
 Only algorithms with public keys are supported: "none" is refused, and so is HMAC, for which an attacker could use a
-public key as the secret. The cryptography is joserfc's.
+public key as the secret. joserfc does the cryptography.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
     "EdDSA": ("OKP", "Ed25519", "Ed25519"),
     "Ed25519": ("OKP", "Ed25519", "Ed25519"),
 }
-"""By algorithm: the type of the key, its curve, and the name under which joserfc has the algorithm."""
+"""For each algorithm: the type of the key, its curve if it has one, and joserfc's name for the algorithm."""
 
 # There is no padding, blank or line break (RFC 7515, section 2). An empty third part would mean no signature.
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){2}")
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _RSA_BITS: Final = (2048, 8192)
-"""The least and the most bits of an RSA key; the most is chosen, as checks take longer with each bit."""
-# Nearly all keys have 65537, of 17 bits. The maker of the key chooses the exponent, and each bit makes checks slower.
+"""The fewest and the most bits of an RSA key. The upper limit is arbitrary: each bit makes checks slower."""
+# Nearly all keys have the exponent 65537, of 17 bits. The maker of a key chooses it, and each bit makes checks slower.
 _RSA_EXPONENT_BITS: Final = 32
 
 
 @attrs.frozen
 class Jws:
-    """A signed token, taken apart; its signature has yet to be checked.
+    """A signed token, split into its parts; its signature has yet to be checked.
 
     Attributes:
-        header: The header.
+        header: The JOSE header.
         claims: The payload.
         signed: The bytes that the signature covers.
         signature: The signature.
@@ -58,11 +58,11 @@ class Jws:
 
 
 def read_jws(token: str) -> Jws:
-    """Take a token apart.
+    """Split a token into its parts, without checking its signature.
 
     Raises:
-        InvalidToken: If it is not a JWS in compact form with an object for a payload, or its header changes how to
-            read it.
+        InvalidToken: If it is not a JWS in compact form with a JSON object as its payload, or its header demands to be
+            read by other rules.
     """
     if not _COMPACT.fullmatch(token):
         raise InvalidToken("it is not a signed JWT (three parts in Base64url)")
@@ -80,7 +80,7 @@ def read_jws(token: str) -> Jws:
 
 def _decoded(part: str) -> bytes:
     try:
-        # This skips characters that don't belong. A pattern has refused those in tokens; joserfc reads keys again.
+        # This skips characters that are not Base64. In tokens, a pattern has refused them; joserfc reads keys again.
         return binascii.a2b_base64(part.encode("ascii").translate(_STANDARD) + b"=" * (-len(part) % 4))
     except ValueError:
         raise InvalidToken("a part of it is not Base64url") from None
@@ -110,7 +110,7 @@ def suits(key: Key, algorithm: str) -> bool:
 
 
 def is_signed_by(token: Jws, key: Key, algorithm: str) -> bool:
-    """Return whether a token has a key's signature; the key must suit the algorithm."""
+    """Return whether a token was signed with a key; the key must suit the algorithm."""
     from joserfc.jws import JWSRegistry
 
     # The algorithm is called directly: joserfc would parse the token again.
@@ -121,7 +121,7 @@ def import_key(jwk: Any) -> Key:
     """Make a key from a public JWK.
 
     Raises:
-        ValueError: If it is not a public key for signatures that can be checked here.
+        ValueError: If it is not a public key with which signatures can be checked here.
     """
     from joserfc.jwk import JWKRegistry
 

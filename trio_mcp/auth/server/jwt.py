@@ -30,12 +30,12 @@ _OTHER_KINDS: Final = {"typ": ("ID", "Refresh", "Offline", "Logout"), "token_use
 
 
 class JwtVerifier:
-    """Checks access tokens that are JWTs (RFC 9068).
+    """A verifier of access tokens that are JWTs (RFC 9068).
 
     The keys are those of the token's issuer, found through its metadata. Needs the extra ``auth``.
 
     Args:
-        algorithms: The signature algorithms accepted. All of them use public keys.
+        algorithms: The signature algorithms that are accepted; only algorithms with public keys are supported.
         keys: The keys of the issuer, if its metadata does not name them: a JWKS, or the URL of one.
 
     Raises:
@@ -66,7 +66,7 @@ class JwtVerifier:
 
     @contextlib.asynccontextmanager
     async def opened(self, setting: Demands) -> AsyncIterator[Verify]:
-        """Return a block in which tokens can be checked.
+        """Open the verifier for the duration of a block, and yield the function that checks tokens.
 
         Args:
             setting: The settings of the resource server.
@@ -86,7 +86,7 @@ class JwtVerifier:
 
 @attrs.frozen
 class _Check:
-    """The checks of one run."""
+    """The checks of tokens during one run of the server."""
 
     _setting: Demands
     _algorithms: frozenset[str]

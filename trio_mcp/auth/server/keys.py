@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 __all__ = ["IssuerKeys", "KeySet", "NotYet", "Unavailable", "metadata_of"]
 
 FRESH: Final = 600.0
-"""How long keys are used before they are fetched again, in seconds; chosen, as are the others here."""
+"""How long keys are used before they are fetched again, in seconds (arbitrary, like the other limits here)."""
 STALE: Final = 3600.0
-"""How long they are used if they can't be fetched again: a key that was withdrawn must not live on."""
+"""How long keys are used if they can't be fetched again, in seconds: a withdrawn key must not be used forever."""
 RETRY: Final = 10.0
-"""The least time between two fetches, in seconds, whatever tokens arrive: anyone can make up the name of a key."""
+"""The shortest time between two fetches, in seconds, whatever tokens arrive: anyone can make up the id of a key."""
 BEHIND: Final = 300.0
-"""By how many seconds fetched keys may be out of date: issuers have caches, and clocks that differ."""
+"""How many seconds out of date fetched keys may be: issuers use caches, and clocks differ."""
 MAX_KEYS: Final = 100
 MAX_JWKS: Final = 256 * 1024
 
 
 class Unavailable(Exception):
-    """A token can't be checked now; the text says why."""
+    """A token can't be checked at the moment; the text says why."""
 
 
 class NotYet(Unavailable):
-    """A token may have a new key, and it is too early to ask its issuer again."""
+    """A token may be signed with a new key, and it is too early to fetch the issuer's keys again."""
 
 
 class KeySet:
@@ -51,7 +51,7 @@ class KeySet:
         document: The JWKS (RFC 7517, section 5).
 
     Raises:
-        ValueError: If it is malformed, or has more than `MAX_KEYS` keys.
+        ValueError: If the JWKS is malformed, or has more than `MAX_KEYS` keys.
     """
 
     def __init__(self, document: Any) -> None:
@@ -72,11 +72,11 @@ class KeySet:
         return len(self._keys)
 
     def knows(self, kid: object) -> bool:
-        """Return whether there is a key with this name."""
+        """Return whether there is a key with this ``kid``."""
         return any(key.kid == kid for key in self._keys)
 
     def find(self, kid: object, algorithm: str) -> Sequence[Key]:
-        """Return the keys that can have made a signature: those with this name, or else the only one that suits.
+        """Return the keys that can have made a signature: those with this ``kid``; without one, the only suitable key.
 
         Args:
             kid: The ``kid`` in the header of the token, or None.
@@ -90,17 +90,17 @@ class KeySet:
 class IssuerKeys:
     """The keys of one issuer, fetched when they are needed.
 
-    Each fetch runs in its own task, on behalf of all tasks that wait for it, and any of them can leave.
+    Each fetch runs in its own task, so that it continues even if a task that waits for it is cancelled.
 
     Args:
         issuer: The issuer, as it is configured.
-        url: The URL of its JWKS; None if its metadata names that.
-        fetch: Returns a function that makes the exchanges of one fetch.
-        clock: Tells the time.
-        nursery: Where fetches run.
+        url: The URL of the issuer's JWKS; None to take it from the issuer's metadata.
+        fetch: Returns a function that makes the HTTP exchanges of one fetch.
+        clock: Returns the time, in seconds since the epoch.
+        nursery: The nursery in which fetches run.
 
     Attributes:
-        issuer: The issuer; from the first fetch on as its own metadata has it.
+        issuer: The issuer, as configured; once its metadata has been fetched, as the metadata spells it.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class IssuerKeys:
         self._clock = clock
         self._nursery = nursery
         self._keys: KeySet | None = None
-        # These are the times when the last successful fetch began, when the last one failed, and when the last of all
+        # These are the times when the last successful fetch began, when a fetch last failed, and when any fetch last
         # began or ended.
         self._fetched_at = self._failed_at = self._asked_at = -float("inf")
         # These count the fetches that have begun, and name the last one that succeeded.
@@ -133,12 +133,12 @@ class IssuerKeys:
         Args:
             kid: The ``kid`` in the header of the token, or None.
             algorithm: The algorithm of the signature.
-            issued_at: When the token says that it was issued.
+            issued_at: The time at which the token claims to have been issued, or None.
             fits: Returns whether a key has made the signature; called only if the token does not name its key.
 
         Raises:
             InvalidToken: If the issuer has no such key.
-            Unavailable: If the issuer does not respond, and there are no keys that may still be used. `NotYet` if the
+            Unavailable: If the issuer does not respond, and there are no keys that may still be used; `NotYet` if the
                 key may be a new one.
         """
         seen = self._begun
@@ -179,7 +179,8 @@ class IssuerKeys:
 
         Args:
             seen: How many fetches had begun when its token came.
-            issued_at: When the token says that it was issued; a token that lies only gets the other refusal.
+            issued_at: The time at which the token claims to have been issued; a token that lies is only refused in
+                another way.
         """
         return self._succeeded > seen or (issued_at is not None and issued_at + BEHIND < self._fetched_at)
 
@@ -230,7 +231,7 @@ class IssuerKeys:
         return keys
 
     def _compare_clocks(self, response: Fetched) -> None:
-        """Log a warning if the clocks differ, which makes good tokens seem expired or not yet valid."""
+        """Log a warning if the issuer's clock differs from ours: good tokens would seem expired, or not yet valid."""
         if abs(ahead := clock_ahead(response.headers, self._clock())) > LEEWAY:
             logger.warning(
                 "the clock of this machine is %.0f s %s that of %s: tokens will be refused; set the clock",
@@ -244,7 +245,7 @@ async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServerM
     """Find the metadata of an issuer.
 
     Raises:
-        AuthorizationError: If no metadata is found, or it belongs to another issuer.
+        AuthorizationError: If no metadata is found, or the metadata belongs to another issuer.
     """
     # The issuer was configured here, so it takes the place of the server that the program trusts.
     return await drive(find_server(issuer, UrlPolicy(), issuer), fetch)

@@ -1,4 +1,4 @@
-"""The further arguments of a protected server."""
+"""Further arguments of a `ResourceServer`, and their checks."""
 
 import time
 from collections.abc import Callable, Collection
@@ -17,7 +17,7 @@ def checked_names(name: str, value: Any) -> Collection[str]:
     """Check a list of non-empty strings, and return it.
 
     Raises:
-        TypeError: If the value is anything else.
+        TypeError: If the value is not a list of strings.
         ValueError: If a string is empty.
     """
     if isinstance(value, str) or not isinstance(value, Collection):
@@ -43,13 +43,13 @@ class ResourceOptions(TypedDict, total=False):
     """Further arguments of a `ResourceServer`.
 
     Attributes:
-        nonces: Whether proofs must have a nonce of this server. Bytes are the secret that the nonces are made with: at
-            least 32 random bytes, which all processes that serve the same resource must share.
-        includes: Returns whether one scope includes another; it is given a granted scope and a needed one.
+        nonces: Whether DPoP proofs must contain a nonce from this server. Bytes are the secret from which nonces are
+            made: at least 32 random bytes, which all processes that serve the same resource must share.
+        includes: Returns whether one scope includes another; called with a granted scope and a needed one.
         audiences: More names of this server, for issuers that can't put its URL into a token.
         remember: For how many seconds a token that was accepted is not checked again.
-        name: The server's name, for people.
-        documentation: The URL of a page for developers.
+        name: The server's name, to show to people.
+        documentation: The URL of a page with documentation for developers.
         fetch: Makes the HTTP exchanges with issuers; by default over HTTPS and within bounds.
         clock: Returns the time, in seconds since the epoch.
     """

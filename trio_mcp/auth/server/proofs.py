@@ -1,4 +1,4 @@
-"""DPoP at a resource server (RFC 9449): checking proofs, remembering them so that none works twice, giving nonces."""
+"""DPoP at a resource server (RFC 9449): checking proofs, remembering them so that none works twice, issuing nonces."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ PROOF_ALGORITHMS: Final = ("ES256", "ES384", "EdDSA", "Ed25519", "RS256", "PS256
 """The algorithms accepted for proofs, the preferred one first."""
 
 PROOF_WINDOW: Final = 300.0
-"""By how much the time of a proof may differ from ours, in seconds (the DPoP extension of MCP)."""
+"""The greatest difference allowed between the time in a proof and ours, in seconds (the DPoP extension of MCP)."""
 NONCE_LIFE: Final = 300.0
-"""How long a nonce is accepted, in seconds; chosen. After half of it, clients are given a new one."""
+"""How long a nonce is accepted, in seconds (arbitrary); after half of that time, clients are given a new one."""
 MAX_PROOFS: Final = 100_000
-"""How many proofs are remembered; chosen: some 20 MB."""
+"""How many proofs are remembered (arbitrary); they take some 20 MB."""
 MAX_PROVERS: Final = 1_000
-"""How many keys of clients are kept ready to use; chosen."""
+"""How many keys of clients are kept in parsed form (arbitrary)."""
 MAX_PROOF: Final = 8 * 1024
-"""The longest proof that is read, in characters; chosen: one with an RSA key of 4096 bits has 2000."""
+"""The longest proof that is read, in characters (arbitrary): a proof with an RSA key of 4096 bits has some 2000."""
 
 
 class InvalidProof(Exception):
@@ -43,12 +43,12 @@ class InvalidProof(Exception):
 
 
 class NonceNeeded(Exception):
-    """A proof is fine, but must have a nonce of this server."""
+    """A proof needs a nonce from this server, and has no current one."""
 
 
 @attrs.frozen
 class _Prover:
-    """The header of a proof that was good: as long as a client keeps its key, all its proofs have the same header."""
+    """The parsed header of a valid proof: as long as a client keeps its key, all its proofs have the same header."""
 
     key: Key
     algorithm: str
@@ -59,13 +59,13 @@ class Proofs:
     """The proofs that one resource server has seen.
 
     A proof can be accepted for `PROOF_WINDOW` before and after its time, and is remembered for that long. When there is
-    no more room, all proofs are forgotten. After that, a proof needs a nonce that was given later, so that no forgotten
-    proof can be used again.
+    no more room, all proofs are forgotten. From then on, a proof needs a nonce that was issued later, so that no
+    forgotten proof can be used again.
 
     Args:
         resource: The server's URL, with which the ``htu`` of proofs is compared.
-        nonces: Whether each proof must have a nonce; bytes are the secret of the nonces, shared by several processes.
-        clock: Tells the time.
+        nonces: Whether each proof must have a nonce; bytes are the secret that several processes share to make nonces.
+        clock: Returns the time, in seconds since the epoch.
     """
 
     def __init__(self, resource: str, nonces: bool | bytes, clock: Callable[[], float]) -> None:
@@ -84,7 +84,7 @@ class Proofs:
         self._given_at = self._forgot_at = 0
 
     def check(self, proof: str, *, method: str, path: str, token_hash: str, key: str) -> str | None:
-        """Check the proof that came with a token, by the list of RFC 9449, section 4.3, and remember it.
+        """Check the proof that came with a token, as RFC 9449, section 4.3, requires, and remember it.
 
         Args:
             proof: The value of the field ``DPoP``, which was sent once.
@@ -97,8 +97,8 @@ class Proofs:
             A new nonce for the client, if it is time for one.
 
         Raises:
-            InvalidProof: If it is refused.
-            NonceNeeded: If it needs a nonce, and has no current one.
+            InvalidProof: If the proof is refused.
+            NonceNeeded: If the proof needs a nonce, and has no current one.
         """
         if len(proof) > MAX_PROOF:
             raise InvalidProof(f"it is longer than {MAX_PROOF} characters")
@@ -130,7 +130,7 @@ class Proofs:
             self._provers[head] = prover
         # A proof that is refused for its nonce is not remembered.
         renewed = self._check_nonce(claims.get("nonce"))
-        # Remembering the text of the proof would not be enough: the last letter in Base64 has unused bits, and an ECDSA
+        # Remembering the text of the proof would not be enough: the last Base64 character has unused bits, and an ECDSA
         # signature can be turned into another valid one. The key is included, since independent clients may choose the
         # same `jti`.
         self._remember(f"{key}.{_text(claims, 'jti')}")
@@ -229,10 +229,10 @@ _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 def plain_url(url: str) -> str:
     """Return a URL without query and fragment, normalized (RFC 9449, section 4.3; RFC 3986, sections 6.2.2 and 6.2.3).
 
-    A WebSocket may have a URL with ``ws`` or with ``http``. A slash at the end makes no difference either.
+    ``ws`` counts as ``http``, and ``wss`` as ``https``. A slash at the end makes no difference.
 
     Raises:
-        ValueError: If it is not a URL.
+        ValueError: If the string is not a URL with a host, or has a user name.
     """
     parts = urlsplit(url)
     if "@" in parts.netloc or not parts.hostname:

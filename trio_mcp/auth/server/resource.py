@@ -38,30 +38,30 @@ from trio_mcp.principal import SCOPE, Principal
 __all__ = ["ResourceServer", "Verifier"]
 
 MAX_TOKEN: Final = 16 * 1024
-"""The longest Authorization field that is read, in characters; chosen."""
+"""The longest Authorization field that is read, in characters (arbitrary)."""
 MAX_TOKENS: Final = 10_000
-"""How many verified tokens are remembered; chosen."""
+"""The most verified tokens that are remembered (arbitrary)."""
 
 # RFC 6750, section 2.1.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 class Verifier(Protocol):
-    """Checks tokens, with separate state for each run: `JwtVerifier`, `IntrospectionVerifier`."""
+    """An object that checks tokens, such as a `JwtVerifier`, with separate state for each run of the server."""
 
     def opened(self, setting: Demands) -> contextlib.AbstractAsyncContextManager[Verify]:
-        """Return a block in which tokens can be checked."""
+        """Return a context manager that yields the function that checks tokens."""
 
 
 class ResourceServer:
-    """Protects a server: only requests with an access token that was issued for it get in.
+    """The protection of a server: only requests with an access token that was issued for the server get in.
 
-    Pass it as ``auth=`` where the server is served over HTTP. The audience of each token is always checked.
+    Pass it as ``auth=`` when you serve the server over HTTP. The audience of each token is always checked.
 
     Args:
-        resource: The server's URL for its clients. Tokens must be for this URL, whatever the request has in ``Host`` or
-            ``Forwarded``.
-        issuers: The authorization servers whose tokens are accepted, by their issuers.
+        resource: The URL by which clients know the server. Tokens must be for this URL, whatever the request has in
+            ``Host`` or ``Forwarded``.
+        issuers: The issuers of the authorization servers whose tokens are accepted.
         scopes: The scopes that every request needs. Tools, resources and prompts may need more (``scopes=``).
         verifier: Checks tokens; a `JwtVerifier` by default. It may also be an async function that is given a token and
             returns its `Claims`, or raises `InvalidToken`.
@@ -71,7 +71,7 @@ class ResourceServer:
 
     Attributes:
         resource: The URL of the server.
-        clock: Tells the time, in seconds since the epoch.
+        clock: Returns the time, in seconds since the epoch.
         scopes: The scopes that every request needs.
         metadata: The URL of the metadata (RFC 9728).
 
@@ -167,7 +167,7 @@ class ResourceServer:
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Guard]:
-        """Return a block in which the guard that it yields can judge requests."""
+        """Open the verifier for the duration of a block, and yield the guard that checks the tokens of requests."""
         async with self._verifier.opened(self._setting) as verify:
             yield _Guard(verify, self._setting, self._answers, self._proofs, self._bearer, self._remember)
 
@@ -187,7 +187,7 @@ class _Known:
 
 @attrs.define
 class _Guard:
-    """The guard of one run: it judges requests."""
+    """The guard of one run of the server: it checks the tokens of requests."""
 
     _verify: Verify
     _setting: Demands
@@ -200,7 +200,7 @@ class _Guard:
     _warned_at: float = attrs.field(default=-float("inf"), init=False)
 
     async def identify(self, request: HttpRequest) -> Identified | Refusal:
-        """Judge the token of a request, by the head of the request alone."""
+        """Check the token of a request, without reading the body."""
         field = request.headers.get("authorization") or ""
         scheme, _, token = field.partition(" ")
         scheme = scheme.lower()
@@ -221,8 +221,8 @@ class _Guard:
         return self._proved(request, scheme, known)
 
     def _misformed(self, request: HttpRequest, field: str, scheme: str, token: str) -> Refusal | None:
-        """Return the refusal of credentials that are malformed, or in the wrong place."""
-        # This is refused even beside a good token: URLs get into logs and histories (RFC 6750, section 5.3).
+        """Return the refusal of credentials that are malformed or in the wrong place; None if they are neither."""
+        # A token in the URL is refused even beside a good one: logs and histories contain URLs (RFC 6750, section 5.3).
         if _has_token(request.scope.get("query_string", b"")):
             return self._answers.malformed("an access token must be in the field Authorization, never in the URL")
         if request.headers.count("authorization") > 1:
@@ -298,7 +298,7 @@ class _Guard:
         until = min(claims.expires_at + LEEWAY, self._setting.clock() + self._remember)
         known = _Known(Identified(principal), claims.key, hash_, until)
         if len(self._tokens) >= MAX_TOKENS:
-            # An `OrderedDict` does this in constant time: a dict looks for its first key behind all that were deleted.
+            # An `OrderedDict` does this in constant time: a dict would skip all deleted keys to find its first one.
             self._tokens.popitem(last=False)
         self._tokens[digest] = known
         return known
@@ -315,7 +315,7 @@ class _Guard:
 
 @attrs.frozen
 class _Function:
-    """A function of the program as a verifier."""
+    """A verifier that calls a function of the program."""
 
     _verify: Verify
 

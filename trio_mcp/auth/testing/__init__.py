@@ -1,6 +1,6 @@
 """An authorization server in memory, for tests and demos; never for production.
 
-It has no storage and no consent page, and signs in everyone who comes. The module ``faults`` makes it hostile.
+It has no storage and no consent page, and signs everyone in. The module ``faults`` makes it hostile.
 """
 
 from trio_mcp.auth.rules.steps import Fetch

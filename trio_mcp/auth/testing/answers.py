@@ -1,4 +1,4 @@
-"""The responses of the authorization server, and the parameters of its requests."""
+"""The responses of the authorization server, and the parameters of the requests that it gets."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class ServerResponse(Fetched):
     """A response, and how it ends.
 
     Attributes:
-        ending: ``"whole"``; ``"cut"``: the connection breaks half-way; ``"endless"``: its body is repeated without end;
-            ``"silent"``: nothing is sent, not even the head.
+        ending: ``"whole"`` for a normal end; ``"cut"`` if the connection breaks half-way; ``"endless"`` if the body is
+            repeated without end; ``"silent"`` if nothing is sent, not even the head.
     """
 
     ending: Ending = "whole"
 
 
 class Refused(Exception):
-    """A request that is refused with an error of OAuth.
+    """A request is refused with an OAuth error.
 
     Args:
         error: The error code.
-        description: The problem of the request.
+        description: What is wrong with the request.
         status: The HTTP status.
         fields: Further header fields.
     """
@@ -59,19 +59,19 @@ class Refused(Exception):
         self.fields = dict(fields or {})
 
     def answer(self) -> ServerResponse:
-        """Return the refusal as a response."""
+        """Return the response that reports this error."""
         return in_json({"error": self.error, "error_description": self.description}, self.status, self.fields)
 
 
 def answer(status: int, body: bytes = b"", fields: Mapping[str, str] | None = None) -> ServerResponse:
-    """Return a response; unless the fields say otherwise, it must not be stored."""
+    """Return a response, which must not be cached unless the fields say otherwise."""
     # RFC 6749, section 5.1, requires this of responses with tokens.
     given = {"Cache-Control": "no-store", **(fields or {})}
     return ServerResponse(status, Headers(given.items()), body)
 
 
 def in_json(value: object, status: int = 200, fields: Mapping[str, str] | None = None) -> ServerResponse:
-    """Return a response in JSON."""
+    """Return a response whose body is a value in JSON."""
     return answer(status, json.dumps(value).encode(), {"Content-Type": JSON, **(fields or {})})
 
 
@@ -84,7 +84,7 @@ def with_query(url: str, parameters: Mapping[str, str | None]) -> str:
 
 
 def redirection(url: str, parameters: Mapping[str, str | None]) -> ServerResponse:
-    """Return a redirection of the browser."""
+    """Return a response that redirects the browser to a URL with these parameters added."""
     return answer(302, fields={"Location": with_query(url, parameters)})
 
 
@@ -92,7 +92,7 @@ class Parameters:
     """The parameters of a request: each at most once, except ``resource`` (RFC 6749, section 3.2).
 
     Raises:
-        Refused: If one is repeated.
+        Refused: If a parameter other than ``resource`` is repeated.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -111,10 +111,10 @@ class Parameters:
         return self._values.get(name) or None
 
     def __getitem__(self, name: str) -> str:
-        """Return a parameter that must be there.
+        """Return a required parameter.
 
         Raises:
-            Refused: If it is not.
+            Refused: If the parameter is missing or empty.
         """
         value = self.get(name)
         if value is None:
@@ -126,7 +126,7 @@ def read_object(body: bytes, error: str) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
-        Refused: If the body is anything else, with this error code.
+        Refused: With the given error code, if the body is not a JSON object.
     """
     try:
         value = json.loads(body)

@@ -1,4 +1,4 @@
-"""The authorization server as an ASGI application, and serving it on loopback."""
+"""The authorization server as an ASGI application, and a function that serves it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ LONGEST_BODY = 64 * 1024
 async def respond(
     issuer: str, handle: Callable[[Fetch], ServerResponse], scope: Scope, receive: ReceiveCallable, send: SendCallable
 ) -> None:
-    """Respond to a request of an ASGI server.
+    """Respond to a request that an ASGI server passes on.
 
     Args:
-        issuer: The URL of the application, whatever host the request names.
+        issuer: The URL of the application, which is used whatever host the request names.
         handle: Returns the response to a request.
         scope: The scope of the request.
         receive: Receives the next event.
@@ -71,7 +71,7 @@ async def _answer(given: ServerResponse, send: SendCallable) -> None:
             await send({"type": "http.response.body", "body": (given.body or b" ") * 100, "more_body": True})
     fields.append((b"content-length", str(len(given.body)).encode()))
     if given.ending == "cut":
-        # Less than Content-Length announces, which shows the client that the connection broke.
+        # This is less than Content-Length announces, which shows the client that the connection broke.
         await _send(send, given.status, fields, given.body[: len(given.body) // 2], more=True)
         return
     await _send(send, given.status, fields, given.body)
@@ -86,7 +86,7 @@ async def _send(
 
 @contextlib.asynccontextmanager
 async def served(app: Any, host: str, port: int) -> AsyncIterator[str]:
-    """Return a block in which an application is served; it yields the application's origin."""
+    """Serve an application for the duration of a block, and yield its origin."""
     async with background_nursery() as nursery:
 
         async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on

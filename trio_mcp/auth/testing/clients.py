@@ -38,7 +38,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL is plain http on this machine."""
+    """Return whether a URL uses plain http and names this machine."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname in LOOPBACK
 
@@ -47,14 +47,14 @@ def check_redirects(urls: object) -> tuple[str, ...]:
     """Check the redirect URIs of a client that registers.
 
     Raises:
-        Refused: If one has http beyond loopback, no scheme, or a fragment; a scheme of the client's own is allowed.
+        Refused: If a URI has a fragment, no scheme, or http beyond loopback; a scheme of the client's own is allowed.
     """
     if not isinstance(urls, list) or not urls or not all(isinstance(url, str) for url in urls):
         raise Refused("invalid_redirect_uri", "redirect_uris is not a list of URLs")
     for url in urls:
         parts = urlsplit(url)
         if parts.fragment or not parts.scheme or (parts.scheme == "http" and not is_loopback(url)):
-            raise Refused("invalid_redirect_uri", "a redirect URI must be https or loopback http, without a fragment")
+            raise Refused("invalid_redirect_uri", "a redirect URI needs a scheme and no fragment; http is for loopback")
     return tuple(urls)
 
 
@@ -69,7 +69,7 @@ def matches(given: str, registered: Iterable[str]) -> bool:
 
 
 class Clients:
-    """The clients of one server."""
+    """The clients that one authorization server knows."""
 
     def __init__(self, settings: AuthoritySettings) -> None:
         self._settings = settings
@@ -89,7 +89,7 @@ class Clients:
         """Return a client by its id, which may be the URL of its document.
 
         Raises:
-            Refused: If it is unknown, or its document is wrong.
+            Refused: If the client is unknown, or its document is wrong.
         """
         if (known := self._known.get(client)) is not None:
             return known
@@ -128,7 +128,7 @@ class Clients:
         """Return the client that makes a request, after it has proved who it is by its registered method.
 
         Raises:
-            Refused: If it has not proved that.
+            Refused: If the client has not proved who it is.
         """
         authorization = Headers(request.fields.items()).get("Authorization")
         ways = {
@@ -136,7 +136,7 @@ class Clients:
             "client_secret_post": parameters.get("client_secret") is not None,
             "private_key_jwt": parameters.get("client_assertion") is not None,
         }
-        # RFC 6749, section 2.3: a client must not use more than one way in a request.
+        # RFC 6749, section 2.3: a client must not use more than one method in a request.
         used = [method for method, is_used in ways.items() if is_used]
         if len(used) > 1:
             raise Refused("invalid_request", f"more than one way to authenticate the client: {', '.join(used)}")
@@ -158,7 +158,7 @@ class Clients:
             raise Refused("invalid_client", "the client has no keys here, or the assertion is of another type", 401)
         _, claims = verified(parameters["client_assertion"], client.jwks, "invalid_client")
         check_times(claims, self._settings["clock"](), "invalid_client")
-        # RFC 7523 names the token endpoint as the audience, its update the issuer, and there are clients of both kinds.
+        # RFC 7523 names the token endpoint as the audience, and its update the issuer; clients of both kinds exist.
         allowed = {self._settings["issuer"], endpoint}
         if claims.get("iss") != client.id or claims.get("sub") != client.id or allowed.isdisjoint(audiences(claims)):
             raise Refused("invalid_client", "iss, sub or aud of the assertion is wrong", 401)
@@ -167,7 +167,7 @@ class Clients:
 
 
 def _credentials(authorization: str | None, parameters: Parameters) -> tuple[str, str, str]:
-    """Return the way in which a client authenticates, its id and its secret."""
+    """Return the method by which a client authenticates, its id and its secret."""
     if authorization is not None:
         scheme, _, encoded = authorization.partition(" ")
         try:
@@ -197,7 +197,7 @@ def _from_metadata(client: str, metadata: Mapping[str, Any]) -> KnownClient:
     """Return the client that its own metadata describes.
 
     Raises:
-        Refused: If the metadata is wrong.
+        Refused: If the metadata is not valid.
     """
     # Missing fields have the defaults of RFC 7591, section 2.
     grants = _names(metadata.get("grant_types", ["authorization_code"]), GRANTS, "grant_types")
@@ -208,7 +208,7 @@ def _from_metadata(client: str, metadata: Mapping[str, Any]) -> KnownClient:
     kind = metadata.get("application_type")
     # 2026-07-28: with a redirect URI on loopback, a client is "native".
     if kind not in (None, "web", "native") or (kind == "web" and any(map(is_loopback, redirects))):
-        raise Refused("invalid_client_metadata", "application_type is wrong for these redirect URIs")
+        raise Refused("invalid_client_metadata", "application_type is unknown, or is web with a loopback redirect URI")
     jwks = metadata.get("jwks")
     return KnownClient(id=client, method=method, redirects=redirects, grants=frozenset(grants), jwks=jwks)
 

@@ -1,7 +1,7 @@
 """Faults that make an authorization server hostile, or broken.
 
-A fault is a function: it gets a request and the server's own `handle`, and returns the response. So the fault decides
-whether the server acts on the request at all, and what response the client gets.
+A fault is a function: it gets a request and the server's own handler for it, and returns the response. So the fault
+decides whether the server acts on the request at all, and what response the client gets.
 
 Example:
     ::
@@ -29,12 +29,12 @@ Fault: TypeAlias = Callable[[Fetch, Handle], ServerResponse]
 
 
 def status(code: int, body: bytes = b"", **fields: str) -> Fault:
-    """Respond with a status, without acting on the request. Underscores in the names of fields become hyphens."""
+    """Respond with a status, without acting on the request. Underscores in the names of ``fields`` become hyphens."""
     return lambda request, handle: answer(code, body, {name.replace("_", "-"): text for name, text in fields.items()})
 
 
 def raw(body: bytes, media_type: str = "application/json", code: int = 200) -> Fault:
-    """Respond with a body, without acting on the request."""
+    """Respond with the given body, without acting on the request."""
     return status(code, body, Content_Type=media_type)
 
 
@@ -64,7 +64,7 @@ def moved(url: str, code: int = 307) -> Fault:
 
 
 def edited(**members: object) -> Fault:
-    """Act on the request, but put other members into the JSON of the response; None removes a member."""
+    """Act on the request, but replace or add members in the JSON of the response; None removes a member."""
 
     def fault(request: Fetch, handle: Handle) -> ServerResponse:
         given = handle(request)
@@ -77,7 +77,7 @@ def edited(**members: object) -> Fault:
 
 
 def redirected(**parameters: str | None) -> Fault:
-    """Act on the request, but redirect with other parameters; None removes a parameter."""
+    """Act on the request, but replace or add parameters of the redirection; None removes a parameter."""
 
     def fault(request: Fetch, handle: Handle) -> ServerResponse:
         given = handle(request)

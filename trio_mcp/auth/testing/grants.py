@@ -1,4 +1,4 @@
-"""The token endpoint: one function for each kind of grant."""
+"""The token endpoint: one method for each kind of grant."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def read_scopes(
     """Return the scopes that a request asks for; if it names none, all that are allowed.
 
     Args:
-        parameters: The request.
-        settings: How the server behaves.
-        allowed: The scopes to choose from; None for all of the server's, of which those of OpenID have to be named.
+        parameters: The parameters of the request.
+        settings: The settings of the server.
+        allowed: The scopes that may be requested; None for all of the server's, in which case those of OpenID are
+            granted only if they are named.
 
     Raises:
-        Refused: If one of them is not allowed.
+        Refused: If a requested scope is not allowed.
     """
     text = parameters.get("scope")
     known = frozenset(settings["scopes"]) if allowed is None else allowed
@@ -49,14 +50,14 @@ def read_scopes(
 
 
 def check_resources(parameters: Parameters, allowed: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the resources that a request names.
+    """Check the resources that a request names, and return them.
 
     Args:
-        parameters: The request.
-        allowed: The resources to choose from; empty for any.
+        parameters: The parameters of the request.
+        allowed: The resources that may be named; empty for any.
 
     Raises:
-        Refused: If one of them is not a URI without fragment, or not allowed (RFC 8707, section 2).
+        Refused: If a resource is not an absolute URI without a fragment, or is not allowed (RFC 8707, section 2).
     """
     for each in parameters.resources:
         parts = urlsplit(each)
@@ -82,8 +83,8 @@ class Grants:
     """The token endpoint of one server.
 
     Attributes:
-        codes: The authorization codes.
-        devices: The devices, by device code.
+        codes: The authorization codes that were issued, by code.
+        devices: The devices that have requested a code, by device code.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Grants:
         # This comes before the code counts as used, so that another client that has seen it can't cause a revocation.
         if code is None or code.family.client != client.id:
             raise Refused("invalid_grant", "the code is unknown here, or belongs to another client")
-        if code.used:  # RFC 6749, section 4.1.2: it may be stolen
+        if code.used:  # RFC 6749, section 4.1.2: it may have been stolen
             code.family.revoked = True
             raise Refused("invalid_grant", "the code was used before")
         code.used = True
@@ -145,7 +146,7 @@ class Grants:
         return self._consented(asked, client, family)
 
     def _consented(self, asked: TokenRequest, client: KnownClient, family: Family) -> dict[str, Any]:
-        """Return the first tokens that come from a person's consent."""
+        """Issue the first tokens after a person's consent, and return the response."""
         # Only the refresh tokens of public clients are bound to keys (RFC 9449, section 5).
         family.jkt = asked.jkt if client.method == "none" else None
         resources = check_resources(asked.parameters, family.resources)
@@ -215,7 +216,7 @@ class Grants:
         return self._consented(asked, client, device.family)
 
     def _assertion(self, asked: TokenRequest) -> dict[str, Any]:
-        """Grant a token for an ID-JAG of a client, or for the token of a workload, which needs no client (RFC 7523)."""
+        """Grant a token for a client's ID-JAG, or for a workload's own token, which needs no client (RFC 7523)."""
         header, claims = self._trusted(asked.parameters["assertion"])
         if not isinstance(claims.get("sub"), str) or self._settings["issuer"] not in audiences(claims):
             raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
@@ -250,7 +251,7 @@ class Grants:
         raise Refused("invalid_grant", "the assertion is not from an issuer that is trusted here")
 
     def _exchange(self, asked: TokenRequest) -> dict[str, Any]:
-        """Exchange an ID token for an ID-JAG for another server, and nothing else (RFC 8693)."""
+        """Exchange an ID token for an ID-JAG for another server; any other exchange is refused (RFC 8693)."""
         client, parameters = self._client(asked), asked.parameters
         if parameters["requested_token_type"] != ID_JAG or parameters["subject_token_type"] != ID_TOKEN:
             raise Refused("invalid_request", "only an ID token is exchanged, and only for an ID-JAG")

@@ -23,11 +23,11 @@ ALGORITHMS = ("ES256", "PS256", "RS256", "Ed25519")
 """The algorithms that clients and other issuers may sign with."""
 
 PROOF_AGE = 300
-"""Seconds by which the clock of a DPoP proof may be off (RFC 9449, section 11.1)."""
+"""Seconds by which the time in a DPoP proof may differ from the server's (RFC 9449, section 11.1)."""
 
 
 class Keys:
-    """The keys that a server signs with: ES256, the newest first. The first one is made when it is needed."""
+    """The ES256 keys that a server signs with, the newest first. A key is made only when one is needed."""
 
     def __init__(self) -> None:
         self._keys: list[jwk.ECKey] = []
@@ -69,7 +69,7 @@ def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[di
     """Return the header and the claims of a JWT, after a check of its signature.
 
     Raises:
-        Refused: If the JWT is malformed, or its signature is wrong, with this error code.
+        Refused: With the given error code, if the JWT is malformed or its signature is wrong.
     """
     from joserfc import jwk, jwt
     from joserfc.errors import JoseError
@@ -85,16 +85,16 @@ def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[di
 
 
 class Once:
-    """Values that may each be used once within some time."""
+    """A memory of values that may each be used only once within some time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._until: dict[str, float] = {}
 
     def use(self, value: object, seconds: float) -> bool:
-        """Return whether this is the first use of a value, and remember it for some seconds."""
+        """Return whether this is the first use of a value, and if so, remember the value for some seconds."""
         now = self._clock()
-        # Expired values are not removed each time: that would look at all of them for each value.
+        # Expired values are not removed each time: that would mean a look at all of them for each new value.
         if len(self._until) > 1000:
             self._until = {each: until for each, until in self._until.items() if until > now}
         if not isinstance(value, str) or self._until.get(value, 0) > now:
@@ -104,10 +104,10 @@ class Once:
 
 
 def check_times(claims: Mapping[str, Any], now: float, error: str) -> None:
-    """Check ``exp``, which must be there, and ``nbf``.
+    """Check the claims ``exp``, which is required, and ``nbf``.
 
     Raises:
-        Refused: If the JWT has expired, is not valid yet, or has no expiry, with this error code.
+        Refused: With the given error code, if the JWT has expired, is not valid yet, or has no expiry.
     """
     until, since = claims.get("exp"), claims.get("nbf", 0)
     if not isinstance(until, int | float) or until <= now or not isinstance(since, int | float) or since > now + 30:
@@ -115,7 +115,7 @@ def check_times(claims: Mapping[str, Any], now: float, error: str) -> None:
 
 
 def audiences(claims: Mapping[str, Any]) -> Collection[object]:
-    """Return the audiences of a JWT."""
+    """Return the audiences in a JWT's claims, as a list even if there is only one."""
     given = claims.get("aud")
     return given if isinstance(given, list) else [given]
 
@@ -143,11 +143,11 @@ class ReceivedProofs:
 
         Args:
             request: The request.
-            url: Its URL without query.
-            token: The access token that comes with it.
+            url: The URL of the request, without its query.
+            token: The access token in the request, if any.
 
         Raises:
-            Refused: If the proof is bad.
+            Refused: If the proof is not valid.
         """
         from joserfc import jwk, jws
         from joserfc.errors import JoseError

@@ -1,4 +1,4 @@
-"""A server of the program under test, protected by the authorization server for tests."""
+"""The MCP server under test, protected by the authorization server for tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["protected"]
 
 @contextlib.asynccontextmanager
 async def protected(server: BaseServer, authority: AuthorizationServer, **settings: Any) -> AsyncIterator[str]:
-    """Return a block in which both servers are served, and the MCP server requires logins; it yields that server's URL.
+    """Serve both servers for the duration of a block; yield the URL of the MCP server, which requires access tokens.
 
     Args:
         server: The MCP server.
@@ -41,7 +41,7 @@ async def protected(server: BaseServer, authority: AuthorizationServer, **settin
 
             async def serve(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
                 config = QuietConfig()
-                config.bind = [f"fd://{bound.dup().detach()}"]  # which the server closes
+                config.bind = [f"fd://{bound.dup().detach()}"]  # the server closes this descriptor
                 await server.serve_http(config=config, auth=auth, task_status=task_status)
 
             yield await start(nursery, serve)

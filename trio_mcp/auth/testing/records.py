@@ -34,17 +34,17 @@ class AuthoritySettings(TypedDict, total=False):
         scopes: The scopes that may be requested. If ``offline_access`` is among them, only clients that request it get
             a refresh token; if ``openid`` is, only clients that request it get an ID token.
         lifetime: For how many seconds an access token is valid.
-        grace: For how many seconds a refresh token may be used again after it was exchanged. A later use ends all
+        grace: For how many seconds a refresh token may be used again after it was exchanged. A later use revokes all
             tokens that came from the same consent.
-        tokens: The form of access tokens.
+        tokens: The form of access tokens: ``"jwt"`` or ``"opaque"``.
         dpop: Whether the server binds tokens to keys (RFC 9449).
-        dpop_nonces: Whether proofs must have a nonce of the server.
+        dpop_nonces: Whether DPoP proofs must contain a nonce from the server.
         registration: Whether clients may register (RFC 7591).
-        documents: Returns the metadata document that a client has at a URL. None: such clients are not accepted.
+        documents: Returns the client metadata document at a URL; None to refuse clients whose id is such a URL.
         trusted: The keys of other issuers, by issuer: a JWKS, or the `keys` of another server. The server accepts their
             ID-JAGs and the tokens of their workloads.
         clock: Returns the time, in seconds since the epoch.
-        client_secret_lifetime: For how many seconds a registered client's secret is valid; None: forever.
+        client_secret_lifetime: For how many seconds the secret of a client that registers is valid; None for no limit.
     """
 
     issuer: Annotated[str, Default("https://id.example.com")]
@@ -64,7 +64,7 @@ class AuthoritySettings(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class KnownClient:
-    """A client, pre-registered, registered dynamically, or described by its own document."""
+    """A client that was registered beforehand, has registered itself, or is described by its own metadata document."""
 
     id: str
     secret: str | None = attrs.field(default=None, repr=False)
@@ -90,7 +90,7 @@ class Family:
 
 @attrs.define(eq=False)
 class IssuedCode:
-    """An authorization code."""
+    """An authorization code that was issued, with what the client has to match when it exchanges the code."""
 
     family: Family
     redirect: str | None
@@ -118,7 +118,7 @@ class AccessToken:
 
 @attrs.define(eq=False)
 class Device:
-    """A device that waits for its person (RFC 8628)."""
+    """A device that waits for a person to approve it (RFC 8628)."""
 
     client: str
     user_code: str

@@ -1,4 +1,4 @@
-"""`AuthorizationServer`: metadata, the endpoints, and serving them."""
+"""`AuthorizationServer`: its metadata, its endpoints, and a method that serves them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WELL_KNOWN = ("/.well-known/oauth-authorization-server", "/.well-known/openid-co
 ID_JAG_PROFILE = "urn:ietf:params:oauth:grant-profile:id-jag"
 CODE_LIFE = 60
 REMEMBERED = 100_000
-"""How many requests are remembered (chosen)."""
+"""How many requests are remembered (arbitrary)."""
 
 
 @attrs.frozen
@@ -39,8 +39,8 @@ class Seen:
     """A request that the server got.
 
     Attributes:
-        endpoint: Which endpoint it was for; an empty string for none.
-        parameters: Its parameters: those of the body, if a form was posted, or of the query.
+        endpoint: The endpoint that the request was for; an empty string if there is no such endpoint.
+        parameters: The parameters: of a POST those of the form in its body, otherwise those of the query.
         request: The request itself.
     """
 
@@ -53,7 +53,7 @@ class AuthorizationServer:
     """An authorization server for tests and demos; never for production.
 
     It keeps everything in memory and says yes to everyone: opening the authorization URL signs ``user`` in.
-    Otherwise it is strict. An instance is an ASGI application; `served` serves it, and `handle` needs no event loop.
+    Otherwise it is strict. The server is an ASGI application; `served` serves it, and `handle` needs no event loop.
 
     Args:
         issuer: The issuer; see `AuthoritySettings`.
@@ -63,7 +63,7 @@ class AuthorizationServer:
 
     Attributes:
         issuer: The issuer.
-        denies: Whether the person says no.
+        denies: Whether the person refuses consent.
         faults: The faults; may be changed at any time.
         seen: The requests so far.
         settings: All settings, `issuer` among them; may be changed at any time.
@@ -114,12 +114,13 @@ class AuthorizationServer:
         """Register a client beforehand.
 
         Args:
-            id: Its ``client_id``.
-            secret: Its secret, if it has one.
-            redirects: Its redirect URIs; on loopback, any port is accepted.
-            method: How it proves who it is; None: with its keys, by Basic with its secret, or not at all.
-            grants: The grant types that it may use.
-            jwks: Its public keys.
+            id: The ``client_id``.
+            secret: The client's secret, if it has one.
+            redirects: The redirect URIs of the client; on loopback, any port is accepted.
+            method: How the client proves who it is; by default with its keys, otherwise by Basic with its secret, or
+                not at all if it has neither.
+            grants: The grant types that the client may use.
+            jwks: The public keys of the client.
         """
         if method is None:
             method = "private_key_jwt" if jwks is not None else "none" if secret is None else "client_secret_basic"
@@ -154,7 +155,7 @@ class AuthorizationServer:
         return location
 
     def approve(self, user_code: str, *, deny: bool = False) -> None:
-        """Act as the person: enter a device's code.
+        """Act as the person: enter a device's code, and approve or deny the device.
 
         Raises:
             ValueError: If no device waits with that code.
@@ -176,7 +177,7 @@ class AuthorizationServer:
     # --- responding --------------------------------------------------------------------------------------------------
 
     def handle(self, request: Fetch) -> ServerResponse:
-        """Respond to a request; its URL is one of this server's."""
+        """Respond to a request for a URL of this server."""
         endpoint, parameters = self._endpoint(request), _parameters(request)
         if len(self.seen) < REMEMBERED:
             self.seen.append(Seen(endpoint, dict(parameters), request))
@@ -234,7 +235,7 @@ class AuthorizationServer:
         return f"{self.issuer.rstrip('/')}/{endpoint}"
 
     def metadata(self) -> dict[str, Any]:
-        """Return the metadata (RFC 8414)."""
+        """Return the metadata that the server publishes (RFC 8414)."""
         settings = self.settings
         said: dict[str, Any] = {
             "issuer": self.issuer,
@@ -327,12 +328,12 @@ class AuthorizationServer:
     # --- serving -----------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        """Respond to a request of an ASGI server."""
+        """Respond to a request that an ASGI server passes on."""
         await respond(self.issuer, self.handle, scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def served(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """Return a block in which the server is served on loopback; it sets the issuer to the URL, and yields it.
+        """Serve this server for the duration of a block; set the issuer to the server's URL, and yield that.
 
         Args:
             host: The address to listen at.

@@ -12,7 +12,7 @@ __all__ = ["IssuedTokens"]
 
 
 class IssuedTokens:
-    """The tokens of one server."""
+    """The tokens that one authorization server has issued."""
 
     def __init__(self, settings: AuthoritySettings, keys: Keys) -> None:
         self._settings = settings
@@ -23,7 +23,7 @@ class IssuedTokens:
     def issue(
         self, family: Family, scopes: frozenset[str], resources: tuple[str, ...], jkt: str | None, refresh: bool
     ) -> dict[str, Any]:
-        """Return the response with new tokens."""
+        """Issue new tokens, and return the members of the response that contains them."""
         settings = self._settings
         now = int(settings["clock"]())
         audience = list(resources or family.resources) or [settings["issuer"]]
@@ -57,10 +57,10 @@ class IssuedTokens:
         return said
 
     def exchange(self, token: str, client: KnownClient) -> Family | None:
-        """Use up a refresh token; a use after the grace ends all tokens of its family, as the token may be stolen.
+        """Use up a refresh token; a use after the grace period revokes its whole family, as the token may be stolen.
 
         Returns:
-            Its family; None if the token is not valid any more.
+            The family of the token; None if the token is not valid.
         """
         found = self._refresh.get(token)
         if found is None or found.family.revoked or found.family.client != client.id:
@@ -81,19 +81,19 @@ class IssuedTokens:
         return dict(found.claims) if found and live else None
 
     def owner(self, token: str) -> Family | None:
-        """Return the family of a token of any kind; None if it is unknown."""
+        """Return the family of an access or refresh token; None if the token is unknown."""
         found: AccessToken | RefreshToken | None = self._access.get(token) or self._refresh.get(token)
         return None if found is None else found.family
 
     def revoke(self, token: str) -> None:
-        """Revoke a token; a refresh token, with all tokens that came from the same consent (RFC 7009, section 2.1)."""
+        """Revoke a token; with a refresh token, revoke all tokens from the same consent (RFC 7009, section 2.1)."""
         if (access := self._access.get(token)) is not None:
             access.revoked = True
         elif (refresh := self._refresh.get(token)) is not None:
             refresh.family.revoked = True
 
     def expire(self) -> None:
-        """Let all access tokens expire as this server sees them; JWTs keep the expiry that was signed."""
+        """Make this server treat all access tokens as expired; JWTs keep the expiry that was signed."""
         for each in self._access.values():
             each.claims["exp"] = min(each.claims["exp"], self._settings["clock"]())
 

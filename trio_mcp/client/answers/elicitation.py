@@ -33,11 +33,11 @@ ElicitationCallback: TypeAlias = Callable[[Any], Awaitable[ElicitAnswer] | Elici
 
 
 class ElicitationSource:
-    """The user, asked through the callback ``elicitation=`` of `Answers`.
+    """The source of a user's answers: the callback ``elicitation=`` of `Answers`.
 
     Args:
         callback: Takes the parameters of each request, and returns the answer.
-        modes: The modes that it handles.
+        modes: The modes that the callback handles.
 
     Raises:
         TypeError: If the callback is not callable.
@@ -53,7 +53,7 @@ class ElicitationSource:
         self._modes = tuple(mode for mode in MODES if mode in modes)
 
     def capability(self, revision: str) -> dict[str, Any] | None:
-        """Return the capability declared in a revision; None if there is nothing to declare."""
+        """Return the capability that the client declares in a revision; None if there is nothing to declare."""
         if revision not in class_span(ElicitationCapability):
             return None
         named = [mode for mode in self._modes if revision in field_span(ElicitationCapability, mode).revisions]

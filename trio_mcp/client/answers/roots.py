@@ -39,21 +39,21 @@ class RootsSource:
 
     @staticmethod
     def checked(roots: Roots) -> Callable[[], Awaitable[RootList] | RootList] | list[Root]:
-        """Check roots, and return them as `set` takes them; raise what the constructor raises."""
+        """Check roots, and return them in the form that `set` takes; the exceptions are those of the constructor."""
         return roots if callable(roots) else _as_roots(roots)
 
     def set(self, checked: Callable[[], Awaitable[RootList] | RootList] | list[Root]) -> None:
-        """Replace the roots."""
+        """Replace the roots with others that `checked` has returned."""
         self._roots = checked
 
     def capability(self, revision: str) -> dict[str, Any]:
-        """Return the capability declared in a revision."""
+        """Return the capability that the client declares in a revision."""
         return {"listChanged": True} if revision in field_span(RootsCapability, "list_changed").revisions else {}
 
     def prepare(
         self, params: ListRootsRequestParams | None, plain: dict[str, Any], revision: str
     ) -> Callable[[], Awaitable[Any]]:
-        """Return the function that gets the roots; the request has nothing to check."""
+        """Return the function that gets the roots; the request has no parameters to check."""
         return self._list
 
     async def _list(self) -> dict[str, Any]:

@@ -23,18 +23,18 @@ SamplingFeature = Literal["tools", "context"]
 FEATURES: tuple[SamplingFeature, ...] = ("tools", "context")
 
 UNNAMED_MODEL = "unknown"
-"""The name given for the model when the callback returns just a string; the field is required."""
+"""The model's name in the response if the callback returns just a string: the protocol requires a name."""
 
 SamplingAnswer: TypeAlias = CreateMessageResult | Mapping[str, Any] | str
 SamplingCallback: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[SamplingAnswer] | SamplingAnswer]
 
 
 class SamplingSource:
-    """The language model, asked through the callback ``sampling=`` of `Answers`.
+    """The source of a language model's messages: the callback ``sampling=`` of `Answers`.
 
     Args:
-        callback: Takes the parameters of each request, and returns the message.
-        features: What it supports beyond plain messages.
+        callback: Takes the parameters of each request, and returns the model's message.
+        features: What the callback supports beyond plain messages.
 
     Raises:
         TypeError: If the callback is not callable.
@@ -48,7 +48,7 @@ class SamplingSource:
         self._features = tuple(feature for feature in FEATURES if feature in features)
 
     def capability(self, revision: str) -> dict[str, Any]:
-        """Return the capability declared in a revision."""
+        """Return the capability that the client declares in a revision."""
         return {name: {} for name in self._features if revision in field_span(SamplingCapability, name).revisions}
 
     def prepare(

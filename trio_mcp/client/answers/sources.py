@@ -39,18 +39,18 @@ def _checked_roots(roots: Roots | None) -> Callable[[], Awaitable[RootList] | Ro
 
 @attrs.frozen(kw_only=True)
 class Answers:
-    """A client's answers to a server's questions. The client declares only the kinds that it answers.
+    """A client's answers to a server's questions. The client declares only those kinds of question that it answers.
 
     Attributes:
         elicitation: Called, sync or async, when the server asks the user something, with `ElicitRequestFormParams` or
             `ElicitRequestURLParams`. Returns an `ElicitResult`; or the content of an accepted form, as a mapping or
             model; or ``"accept"``, ``"decline"`` or ``"cancel"``; or None to decline. The form's defaults are filled
             in, and content that does not match the form is not sent.
-        elicitation_modes: The modes that this callback handles: ``"form"``, ``"url"`` or both.
+        elicitation_modes: The modes that the callback ``elicitation`` handles: ``"form"``, ``"url"`` or both.
         sampling: Called, sync or async, when the server asks the client's language model, with
             `CreateMessageRequestParams`. Returns a `CreateMessageResult`, or just a string. To refuse, raise
             ``McpError(-1, "…")``.
-        sampling_features: What this callback supports beyond plain messages: ``"tools"``, ``"context"``.
+        sampling_features: What the callback ``sampling`` supports beyond plain messages: ``"tools"``, ``"context"``.
         roots: The directories and files that the server may work in: each a `Root`, a `pathlib.Path` or a ``file://``
             URI; or a sync or async function that returns them. See `Client.set_roots`.
         max_input_rounds: How many times a server of the modern era may ask for input during one call.
@@ -101,7 +101,7 @@ class InputSources:
             self._sources["roots/list"] = self.roots = RootsSource(answers.roots)
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """Return the capabilities declared in a revision, as plain data."""
+        """Return the capabilities that the client declares in a revision, as plain data."""
         declared = {}
         for method, source in self._sources.items():
             spec, capability = method_spec(revision, method), source.capability(revision)
@@ -113,7 +113,8 @@ class InputSources:
         """Check a server's question; return the function that gets the answer, as plain data.
 
         Raises:
-            RemoteProtocolError: If the server may not ask this, or it is malformed; ``code`` is for the error response.
+            RemoteProtocolError: If the server may not ask this, or the question is malformed; the exception has the
+                ``code`` for the error response.
         """
         spec, source = method_spec(revision, method), self._sources.get(method)
         if source is None or spec is None or source.capability(revision) is None:
@@ -131,7 +132,7 @@ class InputSources:
         return source.prepare(message.params, plain, revision)
 
     def attach(self, session: ClientSession) -> None:
-        """Make a session respond to the questions of a server of the legacy era."""
+        """Make a session respond to the questions of a legacy-era server."""
 
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
             try:

@@ -27,7 +27,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 __all__ = ["Config", "ConfigSource", "Configured", "MakeAuth", "load_config", "load_members", "read_config"]
 
 MakeAuth: TypeAlias = Callable[[object], Auth]
-"""Makes an ``auth=`` from the ``"auth"`` in an entry, or raises `ValueError`."""
+"""Makes an ``auth=`` argument from the ``"auth"`` key of an entry, or raises `ValueError`."""
 
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -36,7 +36,7 @@ Configured: TypeAlias = StdioServerParameters | HttpServerParameters | FailoverP
 
 # Claude Desktop's key comes first; most hosts use it.
 TABLES = ("mcpServers", "servers", "context_servers", "extensions")
-"""The keys under which hosts list their servers; the others are those of VS Code, Zed and Goose."""
+"""The keys under which hosts list their servers: the usual one, and those of VS Code, Zed and Goose."""
 
 Kind: TypeAlias = HttpKind | Literal["socket"]
 
@@ -55,17 +55,17 @@ TYPES: dict[str, Kind | None] = {
 }
 
 SCHEMES: dict[str, Kind] = {"ws": "ws", "wss": "ws", "tcp": "socket", "tls": "socket", "unix": "socket"}
-"""The type of a server that names none, by the scheme of its URL; any other scheme is left to HTTP."""
+"""The type of a server without a ``"type"`` in its entry, by the scheme of its URL; any other scheme means HTTP."""
 
 PROCESS_KEYS = ("command", "args", "env", "envFile", "cwd")
 URL_KEYS = ("url", "headers", "auth")
 KEYS = (*PROCESS_KEYS, *URL_KEYS, "type", "disabled", "enabled", "failover")
 
-# The first are names of Gemini CLI, Windsurf and some libraries. Goose's names are accepted only in its own table;
-# elsewhere they are mistakes.
+# The names in OTHER_NAMES are used by Gemini CLI, Windsurf and some libraries. Goose's names are accepted only in its
+# own table; elsewhere they are mistakes.
 OTHER_NAMES = {"httpUrl": "url", "serverUrl": "url", "transport": "type"}
 GOOSE_NAMES = {"cmd": "command", "envs": "env", "uri": "url"}
-"""Other names of keys, which some hosts use."""
+"""The names that Goose gives to keys of an entry, each with our name for the same key."""
 
 # These are a host's own settings, accepted so that its file can be used as it is; they don't affect how a server is
 # reached.
@@ -77,7 +77,7 @@ HOST_KEYS = (
 """Keys of a server's entry that are ignored."""
 
 AUTH_KEYS = ("authProviderType", "env_keys", "headersHelper", "oauth", "targetAudience", "targetServiceAccount")
-"""Keys that are ignored with a warning: they make a host provide credentials, which are missing here."""
+"""Keys that are ignored with a warning: they make a host provide credentials, which this library can't do for it."""
 
 # Goose's types of extensions that are part of Goose itself.
 BUILT_IN = ("builtin", "frontend", "inline_python", "platform")
@@ -93,16 +93,16 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> dict[str, Configured]:
-    """Read the servers of a configuration: targets for a `Client`, by name, without those that are ``disabled``.
+    """Read the enabled servers of a configuration, and return targets for a `Client` by server name.
 
     A key that no host is known to use is logged as a warning, unless it looks misspelt, which is an error.
 
     Args:
         source: The path of a JSON file, which may have comments, or its content as a mapping:
             ``{"mcpServers": {"name": {"command": …}}}``.
-        only: The names of the servers to read. The others may be invalid, or lack their variables.
+        only: The names of the servers to read. Other entries may be invalid, or use variables that are not set.
         environ: The variables for ``${NAME}``; by default those of this process.
-        variables: The variables that a host has besides those of the environment: ``{"workspaceFolder": …,
+        variables: The variables that a host defines in addition to the environment: ``{"workspaceFolder": …,
             "input:key": …}``.
 
     Raises:
@@ -110,7 +110,7 @@ def load_config(
             lists every problem, with file, line and server.
     """
     config = read_config(source, environ=environ, variables=variables)
-    # A string is a collection of strings too, but meant as one name.
+    # A string is itself a collection of strings, but is meant as one name here.
     names = config.names if only is None else (only,) if isinstance(only, str) else only
     found: dict[str, Configured] = {}
     problems: list[str] = []
@@ -129,7 +129,8 @@ def load_members(
 ) -> dict[str, Configured | LinkFactory]:
     """Read the servers of a configuration for a group that can do without some of them.
 
-    A server whose entry is invalid becomes a target that fails with the `ConfigError`. Otherwise as `load_config`.
+    A server whose entry is invalid becomes a target that fails with the `ConfigError`. In all other respects, this
+    works like `load_config`.
     """
     config = read_config(source, environ=environ, variables=variables)
     found: dict[str, Configured | LinkFactory] = {}
@@ -159,11 +160,14 @@ def read_config(
     variables: Mapping[str, str] | None = None,
     make_auth: MakeAuth = _auth_of,
 ) -> Config:
-    """Read a configuration without checking its servers.
+    """Read a configuration, but leave checking its servers to `Config.target`.
 
-    Arguments and errors are those of `load_config`; ``make_auth`` reads the ``"auth"`` of each server.
+    The arguments mean the same as in `load_config`; ``make_auth`` reads the ``"auth"`` of each server.
+
+    Raises:
+        ConfigError: If the file can't be read or parsed, or has no valid table of servers.
     """
-    # `or` would be wrong: an empty mapping says that no variable is set.
+    # `or` would be wrong: an empty mapping means that no variable is set.
     environ = os.environ if environ is None else environ
     if isinstance(source, Mapping):
         return Config("the configuration", source, Places(), environ, variables or {}, None, make_auth)
@@ -199,26 +203,26 @@ class Config:
     """A configuration whose servers are checked one by one.
 
     Args:
-        source: Its name, for messages.
-        content: Its content.
-        places: The positions of its values in the file.
+        source: The name of the configuration, for messages.
+        content: The parsed content.
+        places: The positions of the values in the file.
         environ: As in `load_config`.
         variables: As in `load_config`.
-        folder: The folder of its file.
+        folder: The folder of the configuration file; None if there is no file.
         make_auth: As in `read_config`.
 
     Attributes:
         source: The argument.
-        table: The key under which it lists its servers.
-        names: The servers that are not disabled, in the order of the file.
+        table: The key under which the configuration lists its servers.
+        names: The names of the servers that are not disabled, in the order of the file.
         environ: The argument.
-        variables: The argument, and the variables that are known without it.
+        variables: The argument, plus the variables that are known without it.
         folder: The folder that relative paths start from.
         make_auth: The argument.
         places: The argument.
 
     Raises:
-        ConfigError: If it has no table of servers.
+        ConfigError: If the content has no valid table of servers.
     """
 
     def __init__(
@@ -259,7 +263,7 @@ class Config:
 
     @property
     def listed(self) -> str:
-        """The names, for messages."""
+        """The names of the enabled servers as one string, for messages."""
         return ", ".join(map(str, self.names)) or "none"
 
     def target(self, name: str) -> Configured:
@@ -295,7 +299,7 @@ class Config:
         return ConfigError(self.source, (self.said(path, text)[1],))
 
     def said(self, path: tuple[Any, ...], text: str) -> tuple[int, str]:
-        """Return the line of a value (0 if unknown), and a message about it that begins with its place."""
+        """Return the line of a value (0 if unknown), and a message that begins with the value's place in the file."""
         line = self.places.line(path)
         place = self.source if line is None else f"{self.source}:{line}"
         return line or 0, f"{place}: {_where(path)}{text}"
@@ -315,7 +319,7 @@ class Config:
 
 
 def _defaults(inputs: object) -> dict[str, str]:
-    """Return the values that VS Code would suggest for the inputs of a file."""
+    """Return the default values of VS Code's ``inputs``, by the names of their variables."""
     return {
         f"input:{each['id']}": each["default"]
         for each in (inputs if isinstance(inputs, list) else ())
@@ -343,14 +347,14 @@ class _Judge:
         self._other_names = {**OTHER_NAMES, **(GOOSE_NAMES if config.table == "extensions" else {})}
 
     def problem(self, path: tuple[Any, ...], text: str) -> None:
-        """Note a problem."""
+        """Record a problem with the value at a path."""
         self.problems.append(self._config.said(path, text))
 
     def _warn(self, path: tuple[Any, ...], text: str) -> None:
         self.warnings.append(self._config.said(path, text)[1])
 
     def entry(self, path: tuple[Any, ...], entry: object) -> Configured | None:
-        """Return what an entry describes; None if it has problems or is disabled."""
+        """Return the target that an entry describes; None if the entry has problems or is disabled."""
         if not isinstance(entry, Mapping):
             self.problem(path, f"must be an object, not {_kind(entry)}")
             return None
@@ -415,7 +419,7 @@ class _Judge:
             return _made(filled, kind)
         except (TypeError, ValueError):
             text = "not valid once its variables are filled in"
-        # The text of that error might show a value. So the target is made again without filling in the variables:
+        # The text of this error might show a value. So the target is made again without filling in the variables:
         # usually their values are not the cause.
         try:
             _made(plain, kind)
@@ -425,7 +429,7 @@ class _Judge:
         return None
 
     def _renamed(self, path: tuple[Any, ...], entry: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return an entry with our names for its keys."""
+        """Return a copy of an entry that uses our names for its keys."""
         found = dict(entry)
         for other, name in self._other_names.items():
             if other in found and name in found:
@@ -498,7 +502,7 @@ class _Judge:
             self.problem(path, "must be an object of strings and arrays of strings")
 
     def _of(self, kind: type, path: tuple[Any, ...], entry: Mapping[Any, Any], key: str) -> Any:
-        """Return a value if it is present and of its type; note a problem if it has another type."""
+        """Return the value of a key if it has the given type; record a problem if it has another type."""
         value = entry.get(key)
         # The key decides, not None: a null in the file is a wrong value, not a missing one.
         if key in entry and not isinstance(value, kind):
@@ -511,7 +515,7 @@ class _Judge:
         if isinstance(value, list):
             return [self._filled((*path, index), item) for index, item in enumerate(value)]
         if isinstance(value, dict):
-            # Only values are filled in: a variable in the name of a variable or header would be a surprise.
+            # Only values are filled in: a variable in the name of a variable or header would be surprising.
             return {key: self._filled((*path, key), item) for key, item in value.items()}
         text, problems = expand(value, self._config.environ, self._config.variables)
         for problem in problems:
@@ -519,14 +523,14 @@ class _Judge:
         if "${input:" in value:
             others = {key: each for key, each in self._config.variables.items() if not key.startswith("input:")}
             text = FilledText(text, expand(value, self._config.environ, others)[0])
-        # Gemini CLI fills in a variable without braces, most other hosts don't.
+        # Gemini CLI fills in a variable without braces; most other hosts don't.
         if value[:1] == "$" and value[1:].isidentifier():
             self._warn(path, "a '$' without braces is not filled in; write ${NAME}")
         return text
 
 
 def _made(settings: dict[str, Any], kind: Kind | None) -> StdioServerParameters | HttpServerParameters | str:
-    """Return the parameters of a server. Their constructors raise if a value is invalid."""
+    """Make the target for a server. Invalid values raise `TypeError` or `ValueError`."""
     if kind is None:
         return StdioServerParameters(**settings)
     if kind != "socket":
@@ -538,7 +542,7 @@ def _made(settings: dict[str, Any], kind: Kind | None) -> StdioServerParameters 
 
 
 def _where(path: tuple[Any, ...]) -> str:
-    """Describe a path in words."""
+    """Describe the path of a value in words, as a prefix for a message."""
     if not path:
         return ""
     if path[0] not in TABLES or len(path) == 1:

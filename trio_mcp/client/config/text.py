@@ -13,18 +13,18 @@ from trio_mcp import _attrs as attrs
 __all__ = ["LARGEST", "Place", "Places", "locate", "parsed", "read_regular", "without_comments"]
 
 LARGEST = 10_000_000
-"""The largest size of a configuration, in bytes. Chosen: some hosts keep more in the file than their servers."""
+"""The largest size of a configuration, in bytes. Generous, as some hosts keep more than their servers in the file."""
 
 DEEPEST = 8
-"""The depth down to which keys and values are located. Chosen: a server's settings are within six levels."""
+"""The depth down to which keys and values are located; the settings of a server need no more than six levels."""
 
 
 def read_regular(path: Path, most: int = LARGEST) -> bytes:
-    """Return the content of a file.
+    """Return the content of a regular file.
 
     Raises:
-        OSError: If it can't be read.
-        ValueError: If it is too large, or not a regular file.
+        OSError: If the file can't be read.
+        ValueError: If it has more than ``most`` bytes, or is not a regular file.
     """
     # This is checked first, as opening a pipe would wait for its other end.
     if not stat.S_ISREG(path.stat().st_mode):
@@ -48,7 +48,7 @@ def without_comments(text: str) -> str:
 
 
 def _without_trailing_commas(text: str) -> str:
-    """Return a text without comments, with spaces in place of its trailing commas."""
+    """Return a text with spaces in place of its trailing commas; its comments must have been removed."""
     return _TRAILING_COMMAS.sub(lambda found: " " if found[0] == "," else found[0], text)
 
 
@@ -56,8 +56,8 @@ def parsed(text: str) -> tuple[Any, Places]:
     """Return the content of a JSON text that may have trailing commas, and the places of its values.
 
     Raises:
-        JSONDecodeError: If it is not valid JSON.
-        ValueError: If it is more than Python can parse.
+        JSONDecodeError: If the text is not valid JSON.
+        ValueError: If it is nested too deeply, or a number in it has too many digits.
     """
     text = _without_trailing_commas(text)
     try:
@@ -78,12 +78,12 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 @attrs.frozen
 class Places:
-    """Where the values of a JSON text are, by their paths.
+    """The positions of the values in a JSON text, by path.
 
     Attributes:
         lines: The line of each key and each item of an array, counted from 1.
         spans: The offsets at which each value begins and ends.
-        repeated: The path and line of each key that occurs earlier in the same object.
+        repeated: The path and line of each key that has already occurred in the same object.
     """
 
     lines: dict[Place, int] = attrs.field(factory=dict)
@@ -91,7 +91,7 @@ class Places:
     repeated: list[tuple[Place, int]] = attrs.field(factory=list)
 
     def line(self, path: Place) -> int | None:
-        """Return the line of a value, or of its nearest parent that has one."""
+        """Return the line of a value, or of the nearest parent with a known line. None if no line is known."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path)
@@ -108,10 +108,10 @@ class _Container:
 
 
 def locate(text: str) -> Places:
-    """Find every key and every value, down to `DEEPEST` levels.
+    """Locate every key and every value of a JSON text, down to `DEEPEST` levels.
 
     Args:
-        text: Valid JSON: a parser has accepted it, so that one regular expression for tokens is enough.
+        text: Valid JSON. As a parser has accepted it, one regular expression is enough to find the tokens.
     """
     places = Places()
     containers: list[_Container] = []

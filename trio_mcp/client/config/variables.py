@@ -1,4 +1,4 @@
-"""The variables of a configuration, such as ``${NAME}`` and ``${input:key}``, and files of variables."""
+"""The variables of a configuration, such as ``${NAME}`` and ``${input:key}``, and environment files."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 HOST_VARIABLES = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/")
-"""The names of editors' own variables that look like those of the environment."""
+"""The names of variables that editors define themselves; ``${NAME}`` never reads these from the environment."""
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] = _NONE) -> tuple[str, list[str]]:
-    """Fill in variables, once: a value that is filled in is not expanded again.
+    """Fill in the variables of a text, once: a value that is filled in is not expanded again.
 
-    As in a shell, a default is used if the variable is not set or empty.
+    As in a shell, the default in ``${NAME:-default}`` is used if the variable is unset or empty.
 
     Args:
-        text: The text.
+        text: The text with the variables.
         environ: The environment variables: ``${NAME}`` and ``${env:NAME}``.
         variables: The others, such as ``${workspaceFolder}`` and ``${input:key}``. They take precedence.
 
@@ -65,7 +65,7 @@ def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] =
 
 
 LARGEST_ENV_FILE = 1_000_000
-"""The largest size of a file of variables, in bytes. An arbitrary choice."""
+"""The largest size of an environment file, in bytes. An arbitrary choice."""
 
 # The syntax of dotenv: a value may be in quotes, and then extend over several lines.
 _VARIABLE = re.compile(
@@ -79,10 +79,10 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Read a file of variables: lines of ``NAME=value``, as for dotenv.
+    """Read an environment file: lines of ``NAME=value``, in the syntax of dotenv.
 
     Raises:
-        OSError: If it can't be read.
+        OSError: If the file can't be read.
         ValueError: If it is too large, or not in this form. The error shows no values, as they may be secret.
     """
     content = read_regular(path, LARGEST_ENV_FILE)

@@ -1,4 +1,4 @@
-"""The state of one open link of a list of ways."""
+"""The state of one open link of a client that can reach its server in several ways."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from trio_mcp.jsonrpc.messages import ErrorResponse, RequestId, Response, Sessio
 __all__ = ["Carrier", "OwnOutcome"]
 
 OwnOutcome = Response | ErrorResponse | TransportFailure
-"""The end of a request of our own."""
+"""The outcome of a request that the failover has sent itself, without the session."""
 
 
 class Carrier:
-    """The state of one open link. It changes in single steps, and never during a wait.
+    """The state of one open link. Each change is complete before any task waits.
 
     Args:
-        place: The place of its way in the list; 0 is the best.
-        name: The name of its way.
+        place: The place of the link's way to the server in the list of ways; 0 is the best.
+        name: The name of that way.
         link: The I/O of the link.
 
     Attributes:
         in_flight: The session's requests that the link was given, by id, until they get a response or are cancelled.
         half_sent: The request that is being handed over at this moment; None if there is no such request.
-        in_doubt: Requests that were tried here too often, by id, each with its last failure: they fail if the link
-            turns out to work, and are repeated elsewhere if it does not.
-        own: Our own requests that wait for their outcome, and those outcomes; the session sees neither.
-        received: How many valid messages have come.
-        garbage: How many of the last messages in a row were invalid.
-        opened_here: Whether we have opened the session here ourselves, and have told the server that it is open.
+        in_doubt: Requests that were tried on the link too often, by id, each with its last failure: they fail if the
+            link turns out to work, and are repeated on another link if it does not.
+        own: The failover's own requests, which the session never sees, by id: the outcome, or None while it is awaited.
+        received: How many valid messages have arrived.
+        garbage: How many invalid messages have arrived since the last valid one.
+        opened_here: Whether the failover, rather than the session, has opened the session on this link.
         lost: Why the link can't be used any more; None while it can.
         left: Why the link must carry no more requests, although it still works; None if there is no such reason.
         blamed: The last failure of a call since the link gave a sign of life; None if no call has failed since.
-        failed: How many times in a row calls have failed on the link, each followed by a sign of life from it.
-        failing: Whether the link was left because of such failures.
+        failed: How many times in a row calls have failed although the link gave a sign of life afterwards.
+        failing: Whether the link was left because calls kept failing on it.
         suspected: Whether an exchange failed in a way that puts the whole link in doubt.
         flushing: Whether requests are being repeated on the link; nothing else may be sent meanwhile.
     """

@@ -1,4 +1,4 @@
-"""A way to the server, and its task, which connects when needed, opens the session, and watches over the link."""
+"""One of several ways to the server, and its task, which connects, opens the session, and watches over the link."""
 
 from __future__ import annotations
 
@@ -36,42 +36,45 @@ from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
 __all__ = ["Way"]
 
 WINDOW: Final = 16
-"""How many requests that restore a session are under way at once. Chosen: fewer than a link buffers, so that sending
+"""How many of the requests that restore a session are under way at once: fewer than a link buffers, so that sending
 them does not wait."""
 
 LATE: Final = 1.0
-"""Seconds by which a deadline may be overrun. Beyond that, this process itself was delayed, and no peer is to blame."""
+"""Seconds by which a check may overrun its deadline. Beyond that, this process itself was delayed, not the server."""
 
 STEPS: Final = 8
-"""How many parts the wait for the very first response is divided into (chosen)."""
+"""How many parts the wait for the very first response is divided into. An arbitrary choice."""
 
 MOST_DOUBLINGS: Final = 4
-"""How many times a way's proving time is doubled at most; also bounds the exponent of an attempt's time.
+"""How many times the period in which a way must prove itself is doubled at most. An arbitrary choice.
 
-An arbitrary choice.
+It also bounds the exponent in the time limit of an attempt to connect.
 """
 
 MOST_TIME: Final = 4
-"""The longest time of an attempt, in multiples of `attempt_timeout`. Chosen: one that hangs must not delay the next."""
+"""The longest time limit of an attempt to connect, in multiples of `attempt_timeout`.
+
+An attempt that hangs must not delay the next one for long.
+"""
 
 
 class Way:
-    """One way to the server.
+    """One of the ways in which the server can be reached.
 
     Args:
-        place: Its place in the list; 0 is the best.
-        name: Its name.
-        connect: Opens a link.
+        place: The place of this way in the list; 0 is the best.
+        name: The name of this way.
+        connect: Opens a link that uses this way.
         router: The I/O of the session.
-        settings: The times.
+        settings: The parameters, including all time limits.
         others: All ways of the list, in order.
 
     Attributes:
-        state: What it is doing.
-        cause: Its last failure.
+        state: What the way is doing; see `WayStatus`.
+        cause: The last failure of the way; None if it has not failed yet.
         attempt_since: When the attempt to connect that is under way began; None if there is no attempt.
-        retry_at: The time before which it is not to be tried again.
-        doubted: Whether it was left because calls failed on it, and has not worked since the session returned to it.
+        retry_at: The time before which the way is not tried again.
+        doubted: Whether the session left the way because calls failed on it, and it has not worked since.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class Way:
         self._settings = settings
         self._others = others
         self._failures = 0
-        # How many times in a row it has failed soon after the session had returned to it.
+        # How many times in a row this way has failed soon after the session had returned to it.
         self._relapses = 0
         self._reported = ""
         self._use: _Use | None = None
@@ -108,7 +111,7 @@ class Way:
     # --- when it is tried ------------------------------------------------------------------------------------------
 
     def _start_at(self) -> float:
-        """Return when to connect, as far as is known now."""
+        """Return the time at which to connect, as far as it is known now."""
         carrier = self._router.ways.carrier
         if carrier is not None:
             return self.retry_at if self.place < carrier.place else math.inf
@@ -132,7 +135,7 @@ class Way:
             router.notify()
 
     def stop(self) -> None:
-        """Give up an attempt to connect; a link that carries, or has carried, is closed gracefully."""
+        """Give up an attempt to connect, or gracefully close a link that carries or has carried the session."""
         if self._use is not None:
             # `work` is inside the block of the link, which is then left without a cancellation, so that the transport
             # can close gracefully and send the last messages.
@@ -180,10 +183,10 @@ class Way:
     def _note_failure(self, cause: Exception, use: _Use) -> None:
         self.state, self.cause = "failed", cause
         now, lasted = self._watch.time(), use.carried_for()
-        # A way on which calls have failed proves nothing by carrying the session for long.
+        # Carrying the session for a long time proves nothing about a way on which calls have failed.
         if lasted >= self._settings.settle and not self.doubted:
             self._failures = self._relapses = 0
-        # A relapse counts only after a return: a way that carried because no other did took the session from no other.
+        # A relapse counts only after a return: a way that carried because no other did has not replaced a working one.
         elif use.proven:
             self._relapses = min(self._relapses + 1, MOST_DOUBLINGS)
         wait = self._settings.backoff.wait(self._failures, random.random)
@@ -198,26 +201,26 @@ class Way:
 
     @property
     def settle(self) -> float:
-        """The number of seconds for which the way now has to prove itself."""
+        """Seconds for which the way must work before the session returns to it, doubled for each relapse."""
         return float(self._settings.settle * 2**self._relapses)
 
 
 class _Use:
-    """One connection of a way, from its opening to its end.
+    """One connection that uses one of the ways to the server, from its opening to its end.
 
     Args:
-        way: The way.
+        way: The way that the connection uses.
         router: The I/O of the session.
-        settings: The times.
+        settings: The parameters, including all time limits.
         limit: Seconds that the server has for its first response.
-        watch: The clock of all times.
+        watch: The clock for all time limits.
 
     Attributes:
-        work: Surrounds the time in which it carries and drains; cancelled to close the link gracefully.
-        scope: Surrounds all of it. Its deadline is that of the opening, and is lifted when the link can carry.
-        carrier: The link; None before it is open.
-        refused: Whether the server there is not the one that the session was opened with.
-        proven: Whether it has proved itself before it carried.
+        work: The scope in which the link carries the session and then drains; cancelled to close the link gracefully.
+        scope: The scope of the whole connection. Its deadline limits the opening; it is lifted when the link can carry.
+        carrier: The state of the link; None before the link is open.
+        refused: Whether the server refused the session, or is not the one that the session was opened with.
+        proven: Whether the link proved itself before it carried the session.
     """
 
     def __init__(self, way: Way, router: Router, settings: FailoverParameters, limit: float, watch: Stopwatch) -> None:
@@ -236,7 +239,7 @@ class _Use:
         self._until: float | None = None
 
     def carried_for(self) -> float:
-        """Return for how many seconds it has carried."""
+        """Return for how many seconds the link has carried the session."""
         return max(0.0, (self._watch.time() if self._until is None else self._until) - self._since)
 
     async def run(self, link: Link) -> None:
@@ -265,7 +268,7 @@ class _Use:
     # --- before it carries -----------------------------------------------------------------------------------------
 
     async def _prepare(self, carrier: Carrier) -> bool:
-        """Open the session on the link and let it prove itself; return False if it is not needed any more."""
+        """Open the session on the link, and wait until the link may carry it; return False if it need not any more."""
         ways, router, remembered = self._ways, self._router, self._traffic.remembered
         began = self._watch.time()
         if router.bound and ways.carrier is not None:
@@ -282,7 +285,7 @@ class _Use:
         if remembered.server is not None:
             self.scope.deadline = self._watch.time() + self._limit
             await self._open_session(carrier)
-        while True:  # noqa: ASYNC913 - a round that does not return waits for proof or restores
+        while True:  # noqa: ASYNC913 - a pass that does not return waits for proof or restores
             if ways.carrier is not None:
                 self.scope.deadline = math.inf
                 if not await self._prove(carrier, began):
@@ -298,7 +301,11 @@ class _Use:
                 return not ways.closing
 
     async def _prove(self, carrier: Carrier, began: float) -> bool:
-        """Wait until the link has worked for a while, or no link carries; return False if it is of no use any more."""
+        """Wait until the link has worked for a while, or no link carries the session.
+
+        Returns:
+            False if the link is not needed any more.
+        """
         ways, settings = self._ways, self._settings
         self._way.state, self._way.attempt_since = "proving", None
         while not ways.closing:
@@ -325,7 +332,7 @@ class _Use:
         return False
 
     async def _ask_for_life(self, carrier: Carrier) -> None:
-        """Ask a link that does not carry for a sign of life.
+        """Ask a link that does not carry the session for a sign of life.
 
         Raises:
             TransportError: If the link gives none, or its server says that it is shutting down.
@@ -342,7 +349,7 @@ class _Use:
             raise TransportError(f"it gave no sign of life within {self._settings.check_timeout:g} seconds")
 
     def _sign_of_life(self) -> tuple[str, dict[str, Any] | None]:
-        """Return a request that costs a server nothing."""
+        """Return the method and parameters of the request for a sign of life, which costs the server little."""
         remembered = self._traffic.remembered
         # The modern era has no ping.
         return remembered.opening() if remembered.modern else ("ping", None)
@@ -381,7 +388,7 @@ class _Use:
                     self._router.report(f"{self._way.name} refuses to restore {method!r} of {what!r}: {why}")
 
     async def _ask(self, carrier: Carrier, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
-        """Send a request of our own on a link that does not carry, and return its result."""
+        """Send one of the failover's own requests on a link that does not carry the session, and return its result."""
         (response,) = await self._ask_all(carrier, [(method, params)])
         if isinstance(response, ErrorResponse):
             raise McpError(response.error.code, response.error.message, response.error.data)
@@ -403,13 +410,13 @@ class _Use:
     async def _send_own(
         self, carrier: Carrier, request_id: RequestId, method: str, params: dict[str, Any] | None
     ) -> None:
-        """Send a request of our own."""
+        """Send one of the failover's own requests, whose responses the session never sees."""
         # The entry is made before the request is sent: it distinguishes our own requests from the session's.
         carrier.own[request_id] = None
         await self._router.hand_over(carrier, SessionMessage(Request(request_id, method, params)))
 
     async def _read_while(self, carrier: Carrier, wanted: Callable[[], bool], until: float = math.inf) -> None:
-        """Read a link that does not carry, as long as there is a reason to."""
+        """Read the messages of a link that does not carry the session, while ``wanted()`` is true."""
         link = carrier.link
         while wanted() and self._watch.time() < until:
             with TimeLimit(self._watch, until) as link.pause:
@@ -422,12 +429,12 @@ class _Use:
             # `cancel_called` is not enough: it is also true if a message came just before, which would be lost.
             if not pause.cancelled_caught:
                 await self._router.pass_on(carrier, item)
-                del item  # a long one would stay in memory until the next one
+                del item  # a long message would stay in memory until the next one
 
     # --- while it carries ------------------------------------------------------------------------------------------
 
     async def _carry(self, carrier: Carrier) -> None:
-        """Watch over the link while it carries. The session reads its messages."""
+        """Watch over the link while it carries the session, which reads the messages itself."""
         ways, settings = self._ways, self._settings
         if not carrier.opened_here:
             await self._first_response(carrier)
@@ -451,7 +458,7 @@ class _Use:
             await trio.sleep_forever()  # the session may still read what the server sends at the end
 
     async def _first_response(self, carrier: Carrier) -> None:
-        """Wait for the first response on the first link, where the session itself is opening."""
+        """Wait for the first response on a link on which the session itself sends the opening requests."""
         ways, asked_at = self._ways, math.inf
         while ways.carrier is carrier and not (carrier.received or ways.closing):
             if carrier.flushing:

@@ -1,4 +1,4 @@
-"""Rules for failures: whether the way is to blame, and whether the request may be sent again."""
+"""Rules for failures: whether the way to the server is to blame, and whether the request may be sent again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def brief_cause(cause: Exception) -> str:
-    """Return the text of a failure for a message."""
+    """Return the text of a failure, shortened for use in a message."""
     return (str(cause) or type(cause).__name__)[:500]
 
 
@@ -29,13 +29,13 @@ def detail(exc: Exception) -> str:
 
 
 def rules_out(error: Exception) -> bool:
-    """Return whether a failed exchange rules out a way on which nothing has worked yet."""
+    """Return whether a failed exchange rules out a way to the server on which nothing has worked yet."""
     # A legacy server refuses the first request of a client that tries the modern era; the session handles that.
     return not (isinstance(error, HttpError) and error.trouble == "not_modern") and _lies_with_link(error)
 
 
 def doubts_way(error: Exception) -> bool:
-    """Return whether the failure of one exchange puts the whole way in doubt."""
+    """Return whether the failure of one exchange casts doubt on the whole way to the server."""
     if isinstance(error, AuthorizationError):
         return False
     if isinstance(error, HttpError) and 400 <= error.status < 500:
@@ -47,7 +47,7 @@ def doubts_way(error: Exception) -> bool:
 
 
 def blames_way(error: Exception) -> bool:
-    """Return whether the way may be to blame for the failure of a call."""
+    """Return whether the way to the server may be to blame for the failure of a call."""
     # A way is not to blame for a missing login, which is reported to the caller, nor for a message above the caller's
     # own limit.
     if isinstance(error, (AuthorizationError, MessageTooLarge)):
@@ -56,7 +56,7 @@ def blames_way(error: Exception) -> bool:
 
 
 def certainly_not_done(error: Exception) -> bool:
-    """Return whether the server has certainly not done what a failed request asks for."""
+    """Return whether the server has certainly not acted on a failed request."""
     if is_busy(error):
         assert isinstance(error, HttpError)
         # A server that is shutting down may abandon a request that it has begun, and also respond with 503. But only a
@@ -66,7 +66,7 @@ def certainly_not_done(error: Exception) -> bool:
 
 
 def is_busy(error: Exception) -> bool:
-    """Return whether a server has refused an exchange for now."""
+    """Return whether a server has refused an exchange only because it is busy now."""
     return isinstance(error, HttpError) and error.trouble == "busy"
 
 

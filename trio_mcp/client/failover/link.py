@@ -1,4 +1,4 @@
-"""The link over several ways, which looks to the session like a single link that does not fail."""
+"""A client's link over several ways to its server, which looks to the session like one link that does not fail."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from trio_mcp.stopwatch import current_stopwatch
 __all__ = ["FailoverConnector", "FailoverLink", "NamedWay"]
 
 NamedWay: TypeAlias = tuple[str, Callable[[], AbstractAsyncContextManager[Link]]]
-"""The name of a way, and the function that opens a link on it."""
+"""The name of one way to the server, and the function that opens a link that uses it."""
 
 
 class FailoverLink:
     """The link of one client over all ways to its server.
 
     Args:
-        ways: The ways, the best first.
-        settings: The times.
+        ways: The ways to the server, the best first.
+        settings: The parameters, including all time limits.
     """
 
     def __init__(self, ways: Sequence[NamedWay], settings: FailoverParameters) -> None:
@@ -47,7 +47,7 @@ class FailoverLink:
 
     @property
     def status(self) -> TransportStatus:
-        """The link that carries the session, and its way."""
+        """A snapshot of all ways to the server, with counts of switches and of repeated calls."""
         traffic = self._router.traffic
         return TransportStatus(
             tuple(way.status for way in self._ways), self._router.ways.switches, traffic.repeated, traffic.unknown
@@ -55,7 +55,7 @@ class FailoverLink:
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Link]:
-        """Keep a way open while the block runs."""
+        """Keep a link to the server open while the block runs."""
         check_on_trio()
         # Entering a block is a checkpoint (docs/design.md, rule 11), and opening a nursery is not.
         await trio.lowlevel.checkpoint()
@@ -78,8 +78,8 @@ class FailoverLink:
 
     async def _end(self) -> None:
         """Close the links gracefully, which may take a moment."""
-        # The phase is set first: the end of a link with the block must not be logged as a failure, nor its calls be
-        # repeated.
+        # The phase is set first: a link that ends with the block must not be logged as a failure, and its calls must
+        # not be repeated.
         self._router.ways.advance(Phase.FINISHED)
         for way in self._ways:
             way.stop()
@@ -87,7 +87,10 @@ class FailoverLink:
         await self._ended.wait()
 
     async def _lose_patience(self) -> None:
-        """Give up if no way works within `patience`; once one has worked, calls wait without this limit."""
+        """Give up if no way to the server works within `patience`; once one has worked, that limit no longer applies.
+
+        From then on, calls wait for a way until their own time limits.
+        """
         router = self._router
         with current_stopwatch().limit(self._settings.patience):
             await trio.sleep_forever()
@@ -97,7 +100,7 @@ class FailoverLink:
             if router.ways.carrier is None and not any(way.state == "carrying" for way in self._ways):
                 tried = "; ".join(f"{way.name}: {_said(way)}" for way in self._ways)
                 text = f"no way to the server has worked within patience={self._settings.patience:g} seconds: {tried}"
-                # If a login is missing on every way, the person can do something about that.
+                # If a login is missing on every way, the user can do something about it.
                 logins = [way.cause for way in self._ways if isinstance(way.cause, AuthorizationError)]
                 whole = len(logins) == len(self._ways)
                 router.give_up(another(logins[0]) if whole else TransportError(text))

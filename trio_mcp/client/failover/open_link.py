@@ -1,4 +1,4 @@
-"""The I/O of one open link of a list of ways."""
+"""The I/O of one open link of a client that can reach its server in several ways."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["OpenLink"]
 
 
 class OpenLink:
-    """One open link. No method except `send` waits.
+    """The I/O of one open link. No method except `send` waits.
 
     Args:
-        link: The link.
-        scope: Surrounds the link; cancelled when the link is given up.
+        link: The two halves of the link.
+        scope: The cancel scope around the link, cancelled when the link is given up.
 
     Attributes:
         read: The reading half of the link.
         write: The writing half of the link.
-        turn: A lock that the sending task holds, as some channels allow only one sender.
-        pause: The wait of the way's own task, to be cancelled when something has changed; None while it does not wait.
+        turn: A lock that the sending task holds, as some channels allow only one sender at a time.
+        pause: The wait of the task that opened the link, cancelled when something changes; None while it does not wait.
         send_nowait: Sends a message without waiting; None if the link can't.
         receive_nowait: Takes a message without waiting; None if the link can't.
         close_read: Closes the reading half in one step; None if the link can't.
@@ -49,7 +49,7 @@ class OpenLink:
         """Hand a message to the link; return False if the link was given up before it took the message.
 
         Raises:
-            trio.BrokenResourceError, trio.ClosedResourceError: If the link takes no more.
+            trio.BrokenResourceError, trio.ClosedResourceError: If the link takes no more messages.
         """
         taken = False
         try:
@@ -71,7 +71,7 @@ class OpenLink:
                 pass
 
     def wake(self) -> None:
-        """End the wait of the way's own task: something has changed."""
+        """End the wait of the task that opened the link, because something has changed."""
         if self.pause is not None:
             self.pause.cancel()
 
@@ -82,7 +82,7 @@ class OpenLink:
             self._sending.cancel()
 
     def last_messages(self) -> list[SessionMessage]:
-        """Return the messages that have arrived and not been read yet, and close the reading half."""
+        """Return the messages that have arrived but have not been read yet, and close the reading half."""
         items: list[SessionMessage] = []
         try:
             while self.receive_nowait is not None:

@@ -1,4 +1,4 @@
-"""The parameters of a list of ways to a server, and the reports about them."""
+"""The parameters of a client with several ways to its server, and the reports about these ways."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trio_mcp.retrying import Backoff
 __all__ = ["FailoverParameters", "Switch", "TransportStatus", "WayState", "WayStatus"]
 
 WayState: TypeAlias = Literal["idle", "connecting", "proving", "carrying", "draining", "failed"]
-"""The state of a way: see `WayStatus`."""
+"""The state of a way to the server; see `WayStatus`."""
 
 _WAIT = validator(check_seconds)
 _GRACE = validator(check_seconds, zero=True)
@@ -20,12 +20,12 @@ _GRACE = validator(check_seconds, zero=True)
 
 @attrs.frozen
 class Switch:
-    """A change of the way that carries a client's session.
+    """A switch of a client's session from one way to its server to another.
 
     Attributes:
-        from_way: The name of the way before.
-        to_way: The name of the way that carries now.
-        cause: Why the way before failed; None if the switch is planned.
+        from_way: The name of the way that carried the session before.
+        to_way: The name of the way that carries it now.
+        cause: Why the previous way failed; None if the switch is planned.
         planned: Whether this is the return to a better way, in which no call is lost.
     """
 
@@ -40,11 +40,11 @@ class WayStatus:
     """The status of one way to a server.
 
     Attributes:
-        name: Its name: a URL without secrets, the command of a process, or the name of a server in memory.
+        name: The name of the way: a URL without secrets, the command of a process, or the name of a server in memory.
         state: ``"carrying"``: the session uses it; ``"idle"``: it is not connected, and need not be;
             ``"connecting"``; ``"proving"``: it is connected, better than the one that carries, and has to work for a
             while before it carries; ``"draining"``: the calls on it finish there; ``"failed"``: it will be tried again.
-        cause: Its last failure; None if it has not failed yet.
+        cause: The last failure of the way; None if it has not failed yet.
     """
 
     name: str
@@ -97,13 +97,13 @@ class FailoverParameters:
         targets: The ways, the best first: targets of a `Client`, but no lists.
         on_switch: Called with a `Switch` whenever another way carries the session. It must be a sync function, and must
             not block.
-        check_after: Seconds of silence after which the way that carries is asked for a sign of life.
-        check_timeout: Seconds that it has to give one.
-        attempt_timeout: Seconds that a way has to connect and give its first response; each failure in a row doubles
-            them, up to four times as many, so that a server that starts slowly gets enough time.
-        head_start: Seconds that a way has before the next one is tried as well.
+        check_after: Seconds of silence after which the way in use is asked for a sign of life.
+        check_timeout: Seconds that this way then has to give one.
+        attempt_timeout: Seconds that a way has to connect and give its first response. Each consecutive failure doubles
+            this time, up to four times the value, so that a server that starts slowly gets enough time.
+        head_start: Seconds for which a way is tried alone before the next one is tried as well.
         settle: Seconds for which a better way must work before it carries the session again. If it fails soon after
-            that, the time is doubled, up to 16 times.
+            that, this time is doubled, up to 16 times the value.
         patience: Seconds after which connecting is given up if no way has worked yet. Later, calls wait for a way until
             their own time limit.
         backoff: The waits between attempts to connect a way that has failed.
@@ -112,8 +112,9 @@ class FailoverParameters:
         TypeError, ValueError: If an attribute is invalid.
     """
 
-    # All chosen. Silence of five seconds is common; five more are ample for a server that is merely busy. An attempt is
-    # shorter than `probe_timeout` (5 s), after which a client assumes that a silent server is a legacy one.
+    # All defaults are arbitrary. Silence of five seconds is common; five more are ample for a server that is merely
+    # busy. An attempt is shorter than `probe_timeout` (5 s), after which a client assumes that a silent server is a
+    # legacy one.
     targets: Sequence[Any] = attrs.field(converter=_some_targets)
     on_switch: Callable[[Switch], object] | None = attrs.field(
         default=None, kw_only=True, validator=validator(check_hook, sync=True)

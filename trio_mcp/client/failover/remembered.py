@@ -1,4 +1,4 @@
-"""The history of a session, as far as it is needed to repeat calls and to restore the session on another way."""
+"""The history of a session, as far as it is needed to repeat calls and to restore the session on another link."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ UPDATED: Final = "notifications/resources/updated"
 
 # Repeating these only sets what is set already, or opens a session that nothing else has used.
 _HARMLESS: Final = frozenset({"initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
-"""Methods that may be repeated on another link, in addition to those that the method table calls repeatable."""
+"""Methods that may be repeated on another link, in addition to those that the method table marks as repeatable."""
 
 LEARNED: Final = frozenset({*_HARMLESS, "server/discover", "subscriptions/listen", "tools/list"})
-"""Methods from whose responses something is learned."""
+"""Methods whose responses contain something to remember about the session."""
 
 # The capability of each list, and the key of its changes in the filter of a subscription.
 _LISTS: Final = {
@@ -38,11 +38,12 @@ _LISTS: Final = {
     "notifications/resources/list_changed": ("resources.listChanged", "resourcesListChanged"),
 }
 
-# Bounds on what is kept; all chosen. A subscription that does not fit is not restored, a tool's call not repeated.
+# Bounds on what is kept; all are arbitrary choices. If a subscription does not fit, it is not restored; if the name of
+# a tool does not fit, its calls are not repeated.
 MAX_TOOLS = 10_000
 MAX_URIS = 10_000
 MAX_BYTES = 1024 * 1024
-"""The total length of the names of tools; the URIs may have as much again."""
+"""The greatest total length of the names of tools; the URIs may have as much again."""
 
 
 class _Names:
@@ -75,10 +76,10 @@ class _Names:
 
 
 class Remembered:
-    """The agreements of a session with its server, and the settings that it has asked the server to keep.
+    """The outcome of a session's negotiation, and the settings that the session has asked the server to keep.
 
     Attributes:
-        server: What the server has declared; None before the session is open.
+        server: The declaration of the server; None before the session is open.
         modern: Whether the session is of the modern era.
     """
 
@@ -95,7 +96,7 @@ class Remembered:
     # --- repeating -------------------------------------------------------------------------------------------------
 
     def may_repeat(self, item: SessionMessage) -> bool:
-        """Return whether a request may be sent again although it may have been done."""
+        """Return whether a request may be sent again although the server may already have carried it out."""
         request = item.message
         assert isinstance(request, Request)
         method = request.method
@@ -157,7 +158,10 @@ class Remembered:
     # --- opening the same session again ------------------------------------------------------------------------------
 
     def opening(self) -> tuple[str, dict[str, Any]]:
-        """Return the method and parameters of the request that opens the session on another link, or checks one."""
+        """Return the method and parameters of the request that opens the session on another link.
+
+        In the modern era, the same request checks that a link works.
+        """
         assert self.server is not None
         if self.modern:
             return "server/discover", self._opening
@@ -165,7 +169,7 @@ class Remembered:
         return "initialize", {**self._opening, "protocolVersion": self.server.revision}
 
     def check_same(self, result: dict[str, Any]) -> None:
-        """Check the response to `opening`.
+        """Check that the result of the request of `opening` comes from the same server.
 
         Raises:
             NegotiationError: If the result is not valid for that request, or has another revision.
@@ -194,7 +198,7 @@ class Remembered:
     # --- changes that may have been missed ---------------------------------------------------------------------------
 
     def missed(self) -> list[Notification]:
-        """Return the changes that the server of a legacy session may have announced while no way was open."""
+        """Return the changes that the server of a legacy session may have announced while the session had no link."""
         # In the modern era, changes are announced only to subscriptions, and `acknowledged` handles each of them.
         if self.server is None or self.modern:
             return []
@@ -206,8 +210,8 @@ class Remembered:
         """Record that the server has agreed to a subscription of the modern era.
 
         Returns:
-            None if the notification must be passed to the session. Otherwise the session has been told before, and
-            these are the changes that it may have missed in between.
+            None if the notification must be passed to the session. Otherwise the session has been told before, and the
+            list has the changes that it may have missed in between.
         """
         params = notification.params or {}
         about, offered = params.get("_meta"), params.get("notifications")
@@ -235,5 +239,5 @@ class Remembered:
 
 
 def _shown(info: dict[str, Any]) -> str:
-    # The texts are cut, because the server chose them.
+    # The texts are shortened, because the server chose them.
     return f"{str(info.get('name', 'a server without a name'))[:100]!r} {str(info.get('version', ''))[:100]}".rstrip()

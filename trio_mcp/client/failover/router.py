@@ -1,4 +1,4 @@
-"""The I/O of the link over several ways: the session's two ends of it, and the reading and sending behind them.
+"""The I/O of a link over several ways to a server: its two ends, and the reading and sending behind them.
 
 `Ways` and `Traffic` decide what happens to each message, without waiting.
 """
@@ -23,18 +23,18 @@ __all__ = ["ReadEnd", "Router", "WriteEnd"]
 
 
 class Router:
-    """Reads and sends for a session over the links that are open.
+    """Receives and sends a session's messages over the links that are open.
 
     Args:
-        on_switch: Called with each switch.
-        alone: Whether the list has a single way.
+        on_switch: Called with each switch to another way to the server.
+        alone: Whether there is only one way to the server.
 
     Attributes:
         ways: The links that are open, and the state of each.
-        traffic: The messages on them.
-        bound: Whether the session is waiting for a message of the link that carries, and can't be woken otherwise. That
-            costs less than a cancel scope for each message, and is done while no other link is open.
-        changed: An event, set when something has changed that a way may be waiting for, and then replaced by another.
+        traffic: The messages on these links.
+        bound: Whether the session is waiting in such a way that only a message on the link that carries it can wake it.
+            This costs less than a cancel scope for each message, and is done while no other link is open.
+        changed: An event, set when something changes that a way may be waiting for, and then replaced by a new one.
     """
 
     def __init__(self, on_switch: Callable[[Switch], object] | None, *, alone: bool = False) -> None:
@@ -56,25 +56,25 @@ class Router:
         self._reading.cancel()
 
     def give_up(self, error: Exception) -> None:
-        """End the link as a whole: no way has worked."""
+        """End the link as a whole with an error, because no way to the server has worked."""
         self.traffic.arrived.append(SessionMessage(TransportFailure(error)))
         self.ways.advance(Phase.FAILED)
 
     def report(self, text: str) -> None:
-        """Report something that belongs to no call, for the session's ``on_error``."""
+        """Report to the session's ``on_error`` a problem that belongs to no call."""
         self.traffic.arrived.append(SessionMessage(Malformed(INTERNAL_ERROR, text, expects_answer=False)))
         self._reading.cancel()
         self.free_reader()
 
     def free_reader(self) -> None:
-        """If only a message on the link that carries can end the session's wait, have the server asked for one."""
+        """If only a message can end the session's wait, have the server asked for a sign of life."""
         if self.bound and self.ways.carrier is not None:
             self.ways.suspect(self.ways.carrier)
 
     # --- what comes from a server ------------------------------------------------------------------------------------
 
     async def pass_on(self, carrier: Carrier, item: SessionMessage) -> None:
-        """Give the session a message that was read by the task of a way."""
+        """Pass on to the session a message that the task of a way has read."""
         out = self.ways.take(carrier, item)
         if out is None:
             return
@@ -89,9 +89,9 @@ class Router:
             self._reading.cancel()
 
     async def receive(self) -> SessionMessage:
-        """Wait for the session's next message: `ReadEnd.receive`."""
+        """Wait for the session's next message; see `ReadEnd.receive`."""
         ways = self.ways
-        while True:  # noqa: ASYNC913 - each round waits for something
+        while True:  # noqa: ASYNC913 - each pass waits for something
             carrier = ways.carrier
             if carrier is None or self.traffic.arrived or self._read_closed:
                 if (item := await self._receive_arrived()) is not None:
@@ -118,7 +118,7 @@ class Router:
                 return taken
 
     async def _receive_arrived(self) -> SessionMessage | None:
-        """Return a message in `arrived`; None if the caller has to look again, because something has changed."""
+        """Return a message that has arrived already; None if something has changed and the caller must look again."""
         # The checkpoint comes first: if it were cancelled after a message has been taken, the message would be lost.
         await trio.lowlevel.checkpoint()
         if self._read_closed:
@@ -134,7 +134,7 @@ class Router:
         return None
 
     def receive_nowait(self) -> SessionMessage:
-        """Return the session's next message, or raise `trio.WouldBlock`: `ReadEnd.receive_nowait`."""
+        """Return the session's next message, or raise `trio.WouldBlock`; see `ReadEnd.receive_nowait`."""
         while True:
             if self.traffic.arrived:
                 return self._next_arrived()
@@ -176,7 +176,11 @@ class Router:
     # --- what the session sends --------------------------------------------------------------------------------------
 
     def _target(self, item: SessionMessage) -> tuple[Carrier | None, SessionMessage] | None:
-        """Return the link for a message of the session (None if none carries), and its form there; None to drop it."""
+        """Return the link for one of the session's messages, and the message in the form in which it is sent there.
+
+        Returns:
+            None if the message is to be dropped. The link is None while no link carries the session.
+        """
         ways = self.ways
         if ways.phase >= Phase.CLOSING:
             raise trio.ClosedResourceError("this end of the link has been closed")
@@ -185,7 +189,7 @@ class Router:
         return self.traffic.route(item, ways.carrier, ways.draining)
 
     def send_nowait(self, item: SessionMessage) -> None:
-        """Send a message, or raise `trio.WouldBlock`: `WriteEnd.send_nowait`."""
+        """Send a message, or raise `trio.WouldBlock`; see `WriteEnd.send_nowait`."""
         if (found := self._target(item)) is None:
             return
         target, out = found
@@ -205,12 +209,12 @@ class Router:
             self._sent(target, out)
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message as soon as a way takes it: `WriteEnd.send`."""
+        """Send a message as soon as a way to the server takes it; see `WriteEnd.send`."""
         # The checkpoint comes before `_target` changes anything: if it is cancelled, nothing has been sent or
         # forgotten.
         await trio.lowlevel.checkpoint()
-        # Each round looks again: during a wait, another link may have taken over, or the link that asked been lost.
-        while (found := self._target(item)) is not None:  # noqa: ASYNC913 - each round that does not return waits
+        # Each pass looks again: during a wait, another link may have taken over, or the one that asked may be lost.
+        while (found := self._target(item)) is not None:  # noqa: ASYNC913 - each pass that does not return waits
             target, out = found
             if target is None or target.flushing:
                 await self.changed.wait()
@@ -223,16 +227,16 @@ class Router:
                 self._refused(target, exc)
 
     async def hand_over(self, carrier: Carrier, item: SessionMessage, *, waits: bool = False) -> bool:
-        """Hand a message to a link; return False if the link was lost meanwhile, and did not take it.
+        """Hand a message to a link; return False if the link was lost before it took the message.
 
         Args:
             carrier: The link.
-            item: The message: of the session, or our own.
+            item: The message, which is the session's or our own.
             waits: Whether it is a request that is waiting to be repeated. It goes on waiting if the link does not take
                 it, and is not sent if it has been cancelled meanwhile.
 
         Raises:
-            trio.BrokenResourceError, trio.ClosedResourceError: If the link takes no more.
+            trio.BrokenResourceError, trio.ClosedResourceError: If the link takes no more messages.
         """
         async with carrier.link.turn:
             # The link may have been lost while this task waited for its turn.
@@ -257,7 +261,7 @@ class Router:
         self.ways.lose(carrier, TransportError(f"the link takes no more messages{detail(exc)}"))
 
     async def flush(self, carrier: Carrier) -> None:
-        """Repeat the waiting requests on a link."""
+        """Send over a link the requests that are waiting to be repeated."""
         waiting = self.traffic.waiting
         try:
             while waiting and self.ways.carrier is carrier:
@@ -268,14 +272,14 @@ class Router:
         self.notify()
 
     async def close_write(self) -> None:
-        """Stop sending: close the sending half of the link that carries, which still writes everything sent before."""
+        """Stop sending: close the sending half of the link in use, which still writes everything sent before."""
         self.ways.advance(Phase.CLOSING)
         carrier = self.ways.carrier
         await trio.lowlevel.checkpoint_if_cancelled() if carrier is None else await carrier.link.write.aclose()
 
 
 class ReadEnd(trio.abc.ReceiveChannel[SessionMessage]):
-    """The reading half of the link."""
+    """The session's reading half of the link over several ways."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -294,10 +298,10 @@ class ReadEnd(trio.abc.ReceiveChannel[SessionMessage]):
 
 
 class WriteEnd(trio.abc.SendChannel[SessionMessage]):
-    """The writing half of the link.
+    """The session's writing half of the link over several ways.
 
     Attributes:
-        status: Returns the status of the ways.
+        status: Returns the status of all ways to the server.
     """
 
     def __init__(self, router: Router, status: Callable[[], TransportStatus]) -> None:

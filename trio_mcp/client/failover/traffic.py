@@ -3,10 +3,10 @@
 This module does no I/O. Its promises, which a state machine test checks together with those of `Ways`:
 
 * each request of the session has one outcome: a response, a failure, or its cancellation;
-* a request is sent again only if it may have been done twice, or was certainly not done;
-* a response to a question of the server goes to the link that asked, or nowhere once that link is lost.
+* a request is sent again only if it may be done twice, or was certainly not done;
+* a response to a question from the server goes to the link that asked, or nowhere once that link is lost.
 
-Life of a request of the session:
+The life of a request from the session:
 
     state                       what changes it
     --------------------------  --------------------------------------------------------------------------------------
@@ -19,8 +19,8 @@ Life of a request of the session:
     in doubt on a link          the link gives a sign of life: it fails with its last failure
                                 the link is lost or drains: waiting; its cancellation: settled
 
-Life of a question of the server: asked on a link -> answered on that link | cancelled by the server, or by us as the
-link is lost.
+The life of a question from the server: asked on a link -> answered on that link | cancelled by the server, or by us as
+the link is lost.
 """
 
 from __future__ import annotations
@@ -53,33 +53,36 @@ CANCELLED: Final = "notifications/cancelled"
 INITIALIZED: Final = "notifications/initialized"
 
 OWN: Final = "failover-"
-"""The prefix of the ids of our own requests."""
+"""The prefix of the ids of the failover's own requests."""
 
 MAX_TRIES: Final = 3
-"""How many times a request is sent again on one way because its exchange failed, although the way works.
+"""How many times a request is sent again on the same way to the server because its exchange failed.
 
 An arbitrary choice.
 """
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
-"""Seconds between these tries. Chosen: new calls wait as well, and a way that is about to fail gets time to do so."""
+"""The longest pause before a failed request is sent again on the same way to the server, in seconds.
+
+New calls wait as well, so it is short; and a way that is about to fail gets time to do so.
+"""
 
 MAX_QUESTIONS: Final = 4096
-"""How many of the server's requests under way are tracked. Chosen: more than a session accepts."""
+"""How many of the server's pending requests are tracked at most: more than a session accepts."""
 
 
 class Traffic:
-    """The requests of a session, and the questions of its server.
+    """A session's requests and its server's questions, as they move between the links.
 
     Attributes:
         remembered: What is needed to repeat calls and to restore a session.
         arrived: The messages that the session gets before it reads from the link that carries. Their number is bounded
             by that of the messages in flight; see `Router.pass_on`.
         waiting: The session's requests that wait to be repeated, by id.
-        questions: The server's requests under way, by the id that the session knows: the link that asked, and the id
-            there.
-        tries: How many times the exchange of a request has failed on the way that carries, by the request's id.
+        questions: The server's pending requests, by the id that the session knows: the link that asked, and the id on
+            that link.
+        tries: How many times the exchange of a request has failed on the way in use, by the request's id.
         repeated: The number of calls repeated because of a failure.
         unknown: The number of calls whose outcome is unknown.
     """
@@ -94,7 +97,7 @@ class Traffic:
         self._last_id = 0
 
     def own_id(self) -> str:
-        """Return an id for a request of our own: a string, because the session's ids are integers."""
+        """Return an id for one of the failover's own requests: a string, because the session's ids are integers."""
         self._last_id += 1
         return f"{OWN}{self._last_id}"
 
@@ -170,7 +173,7 @@ class Traffic:
         return True
 
     def still_runs(self, sent: SessionMessage, code: int) -> bool:
-        """Make a request wait once more if its last try, whose exchange failed, may still be running."""
+        """Make a request wait once more if its last try may still be running; return whether it waits."""
         # A session of the legacy era that is still running the request refuses another one with the same id.
         assert isinstance(sent.message, Request)
         done = self.tries.get(sent.message.id, 0)
@@ -182,12 +185,12 @@ class Traffic:
 
     @property
     def pause(self) -> float:
-        """Seconds to wait before requests are sent again on a way that works, but on which they failed."""
+        """Seconds to wait before requests are sent again on a way that works, although they have failed on it."""
         tries = max(self.tries.values(), default=0)
         return 0.0 if tries < 2 else min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE)
 
     def free_doubtful(self, carrier: Carrier) -> None:
-        """Make the requests in doubt on a link wait: the next link gives them another try."""
+        """Make the requests in doubt on a link wait to be repeated on the next link."""
         self.waiting.update((request_id, item) for request_id, (item, _) in carrier.in_doubt.items())
         carrier.in_doubt.clear()
 
@@ -200,7 +203,7 @@ class Traffic:
         carrier.in_doubt.clear()
 
     def move_subscriptions(self, carrier: Carrier) -> None:
-        """Make the subscriptions of a link wait for the next one: they last, while all other requests finish here."""
+        """Make the subscriptions on a link wait for the next link, as they would not finish on this one."""
         for request_id, item in list(carrier.in_flight.items()):
             # A subscription that is half sent moves when the link has taken it: see `Ways.end_sending`.
             if _lasts(item) and request_id != carrier.half_sent:
@@ -245,7 +248,7 @@ class Traffic:
     def take_notification(
         self, carrier: Carrier, item: SessionMessage, notification: Notification
     ) -> SessionMessage | None:
-        """Process a notification; return it as the session is to get it, or None."""
+        """Process a notification; return what the session is to get: the notification, perhaps changed, or None."""
         if notification.method == CANCELLED:
             return self._take_cancellation(carrier, item, notification)
         if notification.method == ACKNOWLEDGED:
@@ -277,7 +280,7 @@ class Traffic:
         return item
 
     def take_question(self, carrier: Carrier, item: SessionMessage, request: Request) -> SessionMessage:
-        """Note which link a request of the server came from, and give it an id that no other link has used."""
+        """Record which link a server's request came from, and give it an id that is not in use on another link."""
         known = request.id
         if self.remembered.modern or len(self.questions) >= MAX_QUESTIONS:
             return item  # the session refuses it
@@ -292,7 +295,7 @@ class Traffic:
         return item
 
     def take_batch(self, carrier: Carrier, batch: Batch) -> None:
-        """Note the responses and requests in a batch."""
+        """Record the responses and requests in a batch."""
         for each in batch.items:
             if isinstance(each, (Response, ErrorResponse)) and each.id is not None:
                 carrier.in_flight.pop(each.id, None)
@@ -304,12 +307,15 @@ class Traffic:
     def route(
         self, item: SessionMessage, carrier: Carrier | None, draining: Carrier | None
     ) -> tuple[Carrier | None, SessionMessage] | None:
-        """Return the link for a response or notification, and the form that it has there; None to drop it.
+        """Return the link for a response or notification, and the message in the form in which it is sent there.
 
         Args:
             item: The message.
-            carrier: The link that carries.
-            draining: The link that drains.
+            carrier: The link that carries the session; None if there is no such link.
+            draining: The link that carried it before, and has calls to finish; None if there is no such link.
+
+        Returns:
+            None if the message is to be dropped. The link is None while no link carries the session.
         """
         message = item.message
         if isinstance(message, Notification):
@@ -345,11 +351,11 @@ class Traffic:
         return None
 
     def sent(self, carrier: Carrier, item: SessionMessage) -> None:
-        """Record that a response or notification has left."""
+        """Record that a response or notification has been sent."""
         message = item.message
         if isinstance(message, Notification) and message.method == CANCELLED:
             # The request is removed only now: if the link fails before the cancellation is sent, the request goes to
-            # `waiting`, and the next round of `Router.send` removes it from there.
+            # `waiting`, and the next pass of `Router.send` removes it from there.
             carrier.in_flight.pop((message.params or {}).get("requestId"), None)  # type: ignore[arg-type]
         elif isinstance(message, (Response, ErrorResponse, Batch)):
             answered = _response_ids(message)
@@ -372,14 +378,14 @@ def _response_ids(message: Response | ErrorResponse | Batch) -> list[RequestId |
 
 
 def _answered(message: object, related: RequestId | None) -> RequestId | None:
-    """Return the id of the server's request to which a message of the session belongs, if any."""
+    """Return the id of the server's request that a message from the session belongs to, if any."""
     if isinstance(message, (Response, ErrorResponse, Batch)):
         return next(iter(_response_ids(message)), None)
     return related
 
 
 def _renamed(item: SessionMessage, request_id: RequestId) -> SessionMessage:
-    """Return a message of the session under the id that its link knows."""
+    """Return a message from the session with the request id replaced by the one that the link knows."""
     message = item.message
     if isinstance(message, (Response, ErrorResponse)):
         message = attrs.evolve(message, id=request_id)

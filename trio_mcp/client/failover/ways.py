@@ -64,16 +64,16 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 __all__ = ["Phase", "Ways"]
 
 MAX_FAILED = 3
-"""How many times in a row calls may fail on a way, with a sign of life after each failure, before the next way is
-tried. Chosen: one or two failures may be the fault of the calls."""
+"""How many times in a row calls may fail on a way to the server, with a sign of life after each failure, before the
+next way is tried. One or two failures may be the fault of the calls."""
 
 MAX_GARBAGE = MAX_FAULTS // 2
-"""How many lines in a row, or other units of the transport, may fail to be messages before a way has failed. Chosen:
-half of what ends a session that has only one way."""
+"""How many invalid messages in a row make a way to the server fail: half as many as end a session that has only one
+way."""
 
 
 class Phase(enum.IntEnum):
-    """The phases of the link over several ways: see the table above."""
+    """The phases of the link over several ways: see the table in the module's docstring."""
 
     CONNECTING = 0
     OPEN = 1
@@ -86,9 +86,9 @@ class Ways:
     """The links that are open, and the state of each.
 
     Args:
-        on_switch: Called with each switch.
-        changed: Called when something has changed for which a way or the session may be waiting. It must not wait.
-        alone: Whether the list has a single way.
+        on_switch: Called with each switch to another way to the server.
+        changed: Called when something has changed that a way or the session may be waiting for. It must not block.
+        alone: Whether there is only one way to the server.
 
     Attributes:
         phase: The phase of the link as a whole.
@@ -111,7 +111,7 @@ class Ways:
         self.carrier: Carrier | None = None
         self.draining: Carrier | None = None
         self.switches = 0
-        # The way that carried last, and why it failed.
+        # The way that carried the session last, and why it failed.
         self._left: tuple[str, Exception | None] | None = None
 
     def advance(self, phase: Phase) -> None:
@@ -122,7 +122,7 @@ class Ways:
 
     @property
     def closing(self) -> bool:
-        """Whether no way takes over any more."""
+        """Whether the session is being closed, so that no other way takes over any more."""
         return self.phase >= Phase.CLOSING
 
     # --- switching ---------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Ways:
             self._changed()
 
     def lose(self, carrier: Carrier, cause: Exception) -> None:
-        """Give up a link: its calls are repeated on another, or fail."""
+        """Give up a link; its calls are repeated on another link, or fail."""
         # The reader, a sender and the way's own task may each notice the loss; the first cause is kept.
         if carrier.lost is not None:
             return
@@ -221,7 +221,7 @@ class Ways:
             self.carrier.link.wake()
 
     def end_sending(self, carrier: Carrier, item: SessionMessage, *, taken: bool, waits: bool) -> None:
-        """Record whether a link has taken a message: see `Traffic.end_sending`."""
+        """Record whether a link has taken a message; see `Traffic.end_sending`."""
         self.traffic.end_sending(carrier, item, taken=taken, waits=waits)
         if carrier is self.draining:
             self.traffic.move_subscriptions(carrier)
@@ -233,7 +233,7 @@ class Ways:
     # --- doubts about a link that carries ----------------------------------------------------------------------------
 
     def suspect(self, carrier: Carrier) -> None:
-        """Have the task of a way check whether its link still works."""
+        """Have the task that opened a link check whether the link still works."""
         carrier.suspected = True
         carrier.link.wake()
 
@@ -251,7 +251,7 @@ class Ways:
             self._changed()
 
     def _count_failure(self, carrier: Carrier) -> None:
-        """Count that calls have failed on a link that has given a sign of life since; if too often, leave it."""
+        """Count a failure of calls on a link that has since given a sign of life; leave the link after too many."""
         # All calls that have failed meanwhile count once: a connection that broke may have carried many.
         error, carrier.blamed = carrier.blamed, None
         if error is None or carrier is not self.carrier or self._alone:
@@ -268,7 +268,7 @@ class Ways:
     # --- what comes from a server ------------------------------------------------------------------------------------
 
     def take(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
-        """Process a message from a link; return it as the session is to get it, or None."""
+        """Process a message from a link; return what the session is to get: the message, perhaps changed, or None."""
         message, traffic = item.message, self.traffic
         if not isinstance(message, (Response, ErrorResponse)):
             return self._take_other(carrier, item)
@@ -279,7 +279,7 @@ class Ways:
             return self._take_stray(carrier, item, message)
         if isinstance(message, ErrorResponse) and self._goes_back(carrier, sent, message.error):
             return None
-        # Most calls need one look-up: this is on the path of each.
+        # This is on the path of every call, and most need only this one look-up.
         if sent.message.method in LEARNED and traffic.learn(sent, message):  # type: ignore[union-attr]
             self._changed()  # a better way may be waiting for the session to be open
         traffic.tries.pop(message.id, None)  # type: ignore[arg-type]
@@ -329,7 +329,7 @@ class Ways:
     def _take_stray(
         self, carrier: Carrier, item: SessionMessage, message: Response | ErrorResponse
     ) -> SessionMessage | None:
-        """Take a response to something that is not in flight on this link."""
+        """Process a response to a request that is not in flight on this link."""
         if isinstance(message.id, str) and message.id.startswith(OWN):
             # A late response has no entry, and nothing is waiting for it any more.
             if message.id in carrier.own:

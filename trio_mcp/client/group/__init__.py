@@ -1,1 +1,1 @@
-"""Many servers as one."""
+"""Groups of clients: many servers, used as one."""

@@ -23,23 +23,23 @@ __all__ = ["Catalog", "Listed", "about"]
 ItemT = TypeVar("ItemT")
 
 MAX_AT_ONCE = 16
-"""Servers asked for a list at the same time. Chosen: enough to hide latency without a burst of requests."""
+"""How many servers are asked for a list at the same time: enough to hide latency without a burst of requests."""
 
-# Chosen: matching takes time in proportion to this, and stays within milliseconds.
+# Matching takes time in proportion to this, and stays within milliseconds.
 MAX_MATCH_WORK = 1_000_000
 """The limit per server when matching a URI: the length of the URI times the total length of the templates."""
 
 
 @attrs.frozen
 class Listed(Generic[ItemT]):
-    """The lists of all servers of a group.
+    """The lists that the servers of a group returned.
 
     Iterating yields the items of one server after the other.
 
     Attributes:
         by_server: The items of each server that returned a list, by its name; empty for a server that has not declared
-            that it offers such things.
-        errors: The exception of each server that returned no list, by its name.
+            that it offers such items.
+        errors: The exception raised for each server that returned no list, by the server's name.
     """
 
     by_server: dict[str, list[ItemT]]
@@ -55,7 +55,7 @@ class Listed(Generic[ItemT]):
 
 @contextlib.contextmanager
 def about(server: str) -> Iterator[None]:
-    """Put the server's name on every error that the library raises in the block."""
+    """Add the server's name to every error that the library raises in the block."""
     try:
         yield
     except TrioMcpError as exc:
@@ -69,7 +69,7 @@ KINDS: dict[str, tuple[Callable[..., AsyncIterator[Any]], str]] = {
     "resources": (Client.iter_resources, "uri"),
     "resource_templates": (Client.iter_resource_templates, "uri_template"),
 }
-"""How a client lists each kind, and the field that identifies its items."""
+"""For each kind of item: the method of `Client` that lists it, and the field that identifies an item."""
 
 BY_URI = ("resources", "resource_templates")
 
@@ -79,7 +79,7 @@ class Catalog:
 
     Args:
         members: The servers.
-        names: The group's names of their tools and prompts.
+        names: The group's names for their tools and prompts.
     """
 
     def __init__(self, members: Members, names: JoinedNames) -> None:
@@ -89,7 +89,7 @@ class Catalog:
     # --- lists -----------------------------------------------------------------------------------------------------
 
     async def listed(self, kind: str, timeout: Limit = USE_SESSION) -> Listed[Any]:
-        """Ask all servers for their list of a kind, one of `KINDS`."""
+        """Ask all servers for their lists of one kind, a key of `KINDS`."""
         return await self._gather(lambda member, client: self._list_of(kind, member, client, timeout), timeout=timeout)
 
     async def _list_of(self, kind: str, member: Member, client: Client, timeout: Limit = USE_SESSION) -> list[Any]:
@@ -113,7 +113,7 @@ class Catalog:
         *,
         timeout: Limit = USE_SESSION,
     ) -> Listed[ItemT]:
-        """Ask servers (by default all) for a list each; the failure of one does not affect the others."""
+        """Ask each server (by default all of them) for a list; the failure of one does not affect the others."""
         found: dict[str, list[ItemT]] = {}
         errors: dict[str, Exception] = {}
         mistakes: list[Exception] = []
@@ -151,30 +151,31 @@ class Catalog:
     # --- names -----------------------------------------------------------------------------------------------------
 
     def join(self, server: str, name: str) -> str:
-        """Return the group's name of a server's item: `ClientGroup.join`."""
+        """Return the group's name for a server's tool or prompt; see `ClientGroup.join`."""
         for each in (server, name):
             if not isinstance(each, str):
                 raise TypeError(f"a name must be a string, got {each!r}")
         return self._names.join(server, name)
 
     def split(self, name: str) -> tuple[str, str]:
-        """Split a name of the group: `ClientGroup.split`."""
+        """Split a name of the group into the server's name and the item's name there; see `ClientGroup.split`."""
         pair = self._names.split(name) if isinstance(name, str) else None
         if pair is None or pair[0] not in self._members.by_name:
             raise LocalProtocolError(f"the group has no {name!r}{self._hint(name, 'tools', 'prompts')}")
         return pair
 
     async def find(self, name: str, what: str, timeout: Limit = USE_SESSION) -> tuple[str, str]:
-        """Split a name as `split` does, but list again if it is a shortened name not known yet.
+        """Split a name as `split` does, but ask the servers for their lists first if a shortened name is not known yet.
 
         Args:
             name: The name in the group.
-            what: What it names: ``"tool"`` or ``"prompt"``.
-            timeout: The time limit of the call that it is for.
+            what: What the name refers to: ``"tool"`` or ``"prompt"``.
+            timeout: The time limit of the call that uses the name.
 
         Raises:
-            McpError: If no server of the group can have it; an `UnknownTool` for a tool. The error of a server would
-                be an `McpError` as well, so programs that pass on names from a model have only one error to catch.
+            McpError: If no server of the group can have such a tool or prompt; for a tool, an `UnknownTool`. A server's
+                own error would be an `McpError` as well, so programs that pass on names from a model have only one
+                error to catch.
         """
         if not isinstance(name, str):
             raise TypeError(f"a {what}'s name must be a string, got {name!r}")
@@ -206,7 +207,7 @@ class Catalog:
 
     @contextlib.contextmanager
     def using(self, server: str, what: str, name: str) -> Iterator[None]:
-        """Put the server's name on errors raised in the block, and the group's names into an `UnknownTool`."""
+        """Add the server's name to errors raised in the block, and put the group's names into an `UnknownTool`."""
         try:
             with about(server):
                 yield
@@ -233,7 +234,7 @@ class Catalog:
 
         Args:
             uri: The URI, or the URI template.
-            timeout: The time limit of the call that it is for.
+            timeout: The time limit of the call that needs the server.
 
         Raises:
             McpError: If there is no such server.
@@ -295,7 +296,7 @@ def has_template(uri: str, templates: Iterable[str]) -> bool:
         if len(uri) > MAX_URI or not uri.startswith(text.partition("{")[0]):
             continue
         work += len(text) * len(uri)
-        # The work is counted before the template is even parsed, which takes time in proportion as well.
+        # The work is counted before the template is even parsed, because parsing takes proportional time as well.
         if work > MAX_MATCH_WORK:
             return False
         try:

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["ClientGroup"]
 
 RECONNECT = Backoff(first=0.5, longest=60.0, attempts=None)
-"""The default delays between attempts to connect to a server, without a limit: a client may outlive its servers."""
+"""The default delays between attempts to connect to a server. There is no last attempt, as a server may come back."""
 
 
 class ClientGroup(EnteredOnce):
-    """Clients of many servers, used as one. Use it as an async context manager; it can be entered once.
+    """Clients of many servers, used as one: an async context manager that can be entered once.
 
     Each server has its own task, which connects to it and reconnects when the connection is lost. The failure of one
-    server does not affect the others. An exception raised in the block leaves it unchanged.
+    server does not affect the others. An exception raised in the block propagates unchanged.
 
     A call to a server that is not connected waits if the server could be back within ``max_wait`` seconds; otherwise
     the call raises `TransportError` at once, with the cause. Errors that the library raises for a server name the
@@ -47,8 +47,8 @@ class ClientGroup(EnteredOnce):
 
     Args:
         servers: The target of each server, by its name in the group.
-        settings: Those of `GroupOptions`, such as ``require``; and arguments of the `Client` of each server, such as
-            ``timeout``. ``auth`` is for servers with a URL.
+        settings: The options of `GroupOptions`: those of the group, such as ``require``, and arguments for the `Client`
+            of each server, such as ``timeout``. ``auth`` is for servers with a URL.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -71,7 +71,7 @@ class ClientGroup(EnteredOnce):
         for name in per_server:
             if name not in servers:
                 raise ValueError(f"per_server has options for {name!r}, but there is no such server")
-        # Both parts share the names: a server that is removed takes its shortened names with it.
+        # The members and the catalog share the names: a server that is removed takes its shortened names with it.
         names = JoinedNames()
         # ``auth`` is kept apart from the rest: a process, which takes none, may be in the same group.
         self._auth = self._client_options.pop("auth", None)
@@ -103,8 +103,8 @@ class ClientGroup(EnteredOnce):
 
         Args:
             source: The path of a JSON file, or its content as a mapping.
-            environ: The variables for ``${NAME}`` in it; by default those of this process.
-            variables: The variables that a host has besides those of the environment: ``{"workspaceFolder": …,
+            environ: The variables for ``${NAME}`` in the configuration; by default those of this process.
+            variables: The variables that a host defines in addition to the environment: ``{"workspaceFolder": …,
                 "input:key": …}``.
             arguments: Further arguments of `ClientGroup`.
 
@@ -132,11 +132,11 @@ class ClientGroup(EnteredOnce):
     async def add(self, name: str, target: Target, **client_options: Unpack[ClientOptions]) -> None:
         """Add a server while the group is in use.
 
-        With ``require="all"``, this raises what connecting raises, and the server is not added. Otherwise a server
-        that can't be reached is added anyway and tried again; with ``"none"`` this does not even wait.
+        With ``require="all"``, a failure to connect is raised, and the server is not added. Otherwise a server that
+        can't be reached is added anyway and tried again; with ``"none"`` this does not even wait.
 
         Args:
-            name: Its name, new to the group.
+            name: The name of the server, which must be new to the group.
             target: As for a `Client`.
             client_options: Arguments of the `Client`; they override those for all servers.
 
@@ -156,8 +156,8 @@ class ClientGroup(EnteredOnce):
     async def remove(self, name: str) -> None:
         """Remove a server from the group and close its connection.
 
-        Calls waiting for the server raise `SessionClosed`. Its name is free at once. When cancelled, the connection is
-        closed without waiting.
+        Calls waiting for the server raise `SessionClosed`. Its name can be used again at once. When cancelled, the
+        connection is closed without waiting.
 
         Raises:
             LocalProtocolError: If there is no such server.
@@ -182,7 +182,7 @@ class ClientGroup(EnteredOnce):
         """Return the server that a name of the group refers to, and the server's own name for the tool or prompt.
 
         Raises:
-            LocalProtocolError: If it is not a name of the group, or a shortened one that has not been listed yet.
+            LocalProtocolError: If the group has no such name, or it is a shortened one that has not been listed yet.
         """
         return self._catalog.split(name)
 
@@ -202,7 +202,7 @@ class ClientGroup(EnteredOnce):
         return await self._catalog.listed("tools", timeout)
 
     async def list_prompts(self, *, timeout: Limit = USE_SESSION) -> Listed[Prompt]:
-        """Return every prompt of every server, under their names in the group. Otherwise as `list_tools`."""
+        """Return every prompt of every server, under its name in the group, in the same way as `list_tools`."""
         return await self._catalog.listed("prompts", timeout)
 
     @overload
@@ -236,11 +236,11 @@ class ClientGroup(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> ToolResult:
-        """Call a tool.
+        """Call a tool of one of the servers.
 
         Args:
-            name: Its name in the group.
-            arguments: Its arguments.
+            name: The tool's name in the group.
+            arguments: The tool's arguments.
             result_type: As in `Client.call_tool`.
             meta: Further entries for the request's ``_meta``.
             limits: ``timeout``, ``on_progress`` and so on, as in `Client.call_tool`.
@@ -251,7 +251,7 @@ class ClientGroup(EnteredOnce):
             TransportError: If its server is not connected, or is lost before it responds.
             McpError: If the server refuses.
 
-        Further errors, which name the server, and cancellation as in `Client.call_tool`.
+        Further errors, which name the server, and cancellation are as in `Client.call_tool`.
         """
         # This may list tools, to learn what a shortened name refers to. The server's client is looked up after that, as
         # the connection may have been replaced meanwhile.
@@ -272,15 +272,16 @@ class ClientGroup(EnteredOnce):
         """Get a prompt with its arguments filled in.
 
         Args:
-            name: Its name in the group.
-            arguments: Its arguments.
+            name: The prompt's name in the group.
+            arguments: The prompt's arguments.
             meta: As in `Client.get_prompt`.
             limits: ``timeout`` and so on, as in `Client.get_prompt`.
 
         Raises:
             McpError: If no server of the group can have such a prompt, or its server refuses.
+            TransportError: If its server is not connected, or is lost before it responds.
 
-        Errors as in `call_tool`; further errors, which name the server, and cancellation as in `Client.get_prompt`.
+        Further errors, which name the server, and cancellation are as in `Client.get_prompt`.
         """
         server, prompt = await self._catalog.find(name, "prompt", _patience(limits))
         with self._catalog.using(server, "prompt", name):
@@ -303,7 +304,7 @@ class ClientGroup(EnteredOnce):
         return await self._catalog.listed("resources", timeout)
 
     async def list_resource_templates(self, *, timeout: Limit = USE_SESSION) -> Listed[ResourceTemplate]:
-        """Return every resource template of every server. Otherwise as `list_resources`."""
+        """Return every resource template of every server, in the same way as `list_resources`."""
         return await self._catalog.listed("resource_templates", timeout)
 
     async def read_resource(
@@ -317,7 +318,7 @@ class ClientGroup(EnteredOnce):
         """Read a resource.
 
         Args:
-            uri: Its URI.
+            uri: The resource's URI.
             server: The server to read from. None picks the server that lists the URI, or if no server does, the one
                 with a template that matches it. Servers that are not connected are considered only if they have listed
                 their resources before.
@@ -326,11 +327,11 @@ class ClientGroup(EnteredOnce):
 
         Raises:
             TypeError: If the URI is not a string.
-            McpError: If no server has it, or its server refuses.
+            McpError: If no server has the resource, or its server refuses.
             LocalProtocolError: If several servers have it; the error names them.
             TransportError: If its server is not connected, or is lost.
 
-        Further errors, which name the server, and cancellation as in `Client.read_resource`.
+        Further errors, which name the server, and cancellation are as in `Client.read_resource`.
         """
         if not isinstance(uri, str):
             raise TypeError(f"a URI must be a string, got {uri!r}")
@@ -354,7 +355,7 @@ class ClientGroup(EnteredOnce):
         """Ask for completions of a prompt's argument or a resource template's variable.
 
         Args:
-            ref: Which prompt, by its name in the group, or which template.
+            ref: The prompt, by its name in the group, or the template.
             argument: The name of the argument.
             value: The part typed so far.
             server: The server of the template; None picks the one that lists it.
@@ -363,10 +364,10 @@ class ClientGroup(EnteredOnce):
             meta: Further entries for the request's ``_meta``.
 
         Raises:
-            McpError: If no server has it, or its server refuses.
+            McpError: If no server has the prompt or the template, or its server refuses.
             LocalProtocolError: If several servers have it; the error names them.
 
-        Further errors, which name the server, and cancellation as in `Client.complete`.
+        Further errors, which name the server, and cancellation are as in `Client.complete`.
         """
         if isinstance(ref, PromptReference):
             server, name = await self._catalog.find(ref.name, "prompt", timeout)

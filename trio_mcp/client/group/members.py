@@ -30,7 +30,7 @@ State: TypeAlias = Literal["connecting", "connected", "failed", "closed"]
 Require: TypeAlias = Literal["all", "any", "none"]
 
 LEAST_LEFT = 0.001
-"""The least time, in seconds, that is left for a call whose server came back at the last moment.
+"""The least time, in seconds, that a call gets when its server has come back at the last moment.
 
 An arbitrary choice.
 """
@@ -56,14 +56,14 @@ class Member:
     """One server of a group. The task that runs `run` owns everything that the member starts.
 
     Attributes:
-        name: Its name in the group.
-        status: Its current status.
+        name: The server's name in the group.
+        status: The server's current status.
         tried: Whether the first attempt to connect has succeeded or failed.
         first_failure: The exception of that attempt, if it failed.
-        ended: Set when none of its tasks runs any more.
-        lists: The items that the server has listed, by kind: the group's names of its tools and prompts, the URIs of
+        ended: An event, set when none of the member's tasks is running any more.
+        lists: The items that the server has listed, by kind: the group's names for its tools and prompts, the URIs of
             its resources, its URI templates. A kind that has not been listed is missing.
-        usual: The limits of calls that set none themselves.
+        usual: The limits for calls that set none themselves.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Member:
 
     @property
     def client(self) -> Client | None:
-        """The client, if calls can be made now; else None."""
+        """The server's client, if calls can be made now; otherwise None."""
         client = self._client
         return None if client is None or client.session.closed else client
 
@@ -124,7 +124,7 @@ class Member:
         return None if self._on_message is None else self._on_message(notification)
 
     async def run(self) -> None:
-        """Stay connected until `ask_to_end` or cancellation."""
+        """Stay connected until `ask_to_end` is called or the task is cancelled."""
         try:
             with self._scope:
                 await self._stay_connected()
@@ -163,7 +163,7 @@ class Member:
             except Exception as exc:
                 cause = exc
             finally:
-                # From here on `ask_to_end` has to cancel the whole task: a scope that was left would cancel nothing.
+                # From here on `ask_to_end` has to cancel the whole task: a scope that has been left cancels nothing.
                 self._client = self._serving = None
             # The server was removed while it was connected or connecting, which is not a failure to report.
             if self._ending:
@@ -228,9 +228,9 @@ class Members:
 
     Args:
         require: As in `GroupOptions`.
-        max_wait: Seconds that a call waits for its server, if its own time limit is not shorter.
+        max_wait: Seconds that a call waits for its server to be connected, unless its own time limit is shorter.
         reconnect: The delays between attempts to connect.
-        on_status: Called with each new status.
+        on_status: Called with a server's name and its new status.
         on_removed: Called with the name of each server that is removed.
 
     Attributes:
@@ -286,10 +286,10 @@ class Members:
             yield
 
     async def _first_attempts(self, members: list[Member]) -> None:
-        """Wait for the first attempts of servers just started, as ``require`` says.
+        """Wait for the first attempts to connect to new servers, as ``require`` says.
 
         Raises:
-            Exception: What connecting raised, if ``require`` can't be met.
+            Exception: The failure of an attempt, if ``require`` can't be met because of it.
         """
         await trio.lowlevel.checkpoint()
         # The loop is woken at each change of status; its list of members is fixed, so that a server added meanwhile
@@ -304,7 +304,7 @@ class Members:
             await self._changed.park()
 
     async def aclose(self) -> None:
-        """Close all connections: `ClientGroup.aclose`."""
+        """Close all connections; see `ClientGroup.aclose`."""
         # Closing before entering changes nothing: the group can still be entered.
         self._closing = self._nursery is not None
         await self._end(list(self.by_name.values()))
@@ -340,7 +340,7 @@ class Members:
         return member
 
     async def add(self, name: str, target: Target, options: Mapping[str, Any]) -> None:
-        """Add a server and connect to it: `ClientGroup.add`."""
+        """Add a server and connect to it; see `ClientGroup.add`."""
         if self._nursery is None or self._closing:
             raise LocalProtocolError("servers can be added only inside `async with ClientGroup(...) as group:`")
         member = self.new(name, target, options)
@@ -360,7 +360,7 @@ class Members:
             raise
 
     async def remove(self, name: str) -> None:
-        """Remove a server: `ClientGroup.remove`."""
+        """Remove a server and close its connection; see `ClientGroup.remove`."""
         member = self.named(name)
         # The name is released before the wait, so that it is free at once.
         self._drop(name)
@@ -389,7 +389,7 @@ class Members:
             The client, and the limits that are left for the call.
 
         Raises:
-            TransportError: If it is not connected; the error says why.
+            TransportError: If the server is not connected in time; the error says why.
         """
         member = self.named(name)
         if (client := member.client) is not None:

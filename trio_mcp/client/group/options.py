@@ -1,4 +1,4 @@
-"""The arguments of a group of clients after its servers."""
+"""The options of a group of clients."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,16 +14,16 @@ __all__ = ["GroupOptions"]
 
 
 class GroupOptions(ClientOptions, total=False):
-    """The arguments of a `ClientGroup` after its servers: those of `ClientOptions`, for each server, and these.
+    """The keyword arguments of a `ClientGroup`: those of `ClientOptions`, which apply to every server, and these.
 
     Attributes:
         require: What entering waits for. ``"all"``: every server must connect, or entering raises what connecting to
             one of them raised. ``"any"``: wait for every first attempt, but raise only if all of them failed.
             ``"none"``: don't wait.
-        max_wait: Seconds that a call waits for its server, if its own time limit is not shorter.
-        reconnect: The delays before reconnecting; ``Backoff(attempts=0)`` never reconnects. By default half a second,
-            then longer each time, up to a minute, without end. A connection that lasts for the longest delay starts
-            the sequence over.
+        max_wait: Seconds that a call waits for its server to be connected, unless its own time limit is shorter.
+        reconnect: The delays before reconnecting; ``Backoff(attempts=0)`` never reconnects. By default the first delay
+            is half a second and each one is longer, up to a minute; the attempts never end. A connection that lasts for
+            the longest delay starts the sequence over.
         on_status: Called with a server's name and its new `ServerStatus`. It must be a sync function, and must not
             block.
         per_server: Arguments of the `Client` for particular servers, by name; they override those for all servers.

@@ -1,4 +1,4 @@
-"""Files of plans: what `trio-mcp check` writes for a failure, and `trio-mcp replay` runs again."""
+"""Plan files, which `trio-mcp check` writes for failures, and `trio-mcp replay` runs again."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class PlanFile:
     Attributes:
         plan: The steps.
         revision: The revision to speak.
-        rule: The id of the rule that it broke.
-        problem: How it broke the rule.
+        rule: The id of the rule that was broken.
+        problem: How the rule was broken.
         about: The other facts in the file: ``seed``, ``example`` and ``target``.
     """
 
@@ -40,12 +40,12 @@ class PlanFile:
 
 
 def plan_file_name(rule: str) -> str:
-    """Return the name of the file for the failure of a rule."""
+    """Return the name of the plan file for a rule's failure."""
     return f"{rule}.replay.json"
 
 
 def write_plan_files(report: CheckReport, folder: str | Path) -> list[Path]:
-    """Write a file for each failure whose steps can be run again, and return the files."""
+    """Write a plan file for each failure that can be replayed, and return the paths of the files."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     written = []
     for outcome in report.broken:
@@ -74,10 +74,10 @@ def _as_json(outcome: Outcome, report: CheckReport) -> dict[str, Any] | None:
 
 
 def read_plan_file(path: str | Path) -> PlanFile:
-    """Read the file of a plan.
+    """Read a plan file.
 
     Raises:
-        TranscriptError: If it can't be read, or is not the file of a plan.
+        TranscriptError: If the file can't be read, or is not a plan file.
     """
     value = dict(read_object(path))
     # Whether the rule still exists is not checked here: the file is valid either way, and only a replay needs the rule.

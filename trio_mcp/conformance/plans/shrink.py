@@ -25,19 +25,22 @@ from trio_mcp.testing.strategies.schemas import CannotGenerate, simplest
 __all__ = ["ShownRun", "Shrinker"]
 
 MOST_RUNS: Final = 150
-"""How often a target is run, at most, to find a simpler plan (chosen)."""
+"""How often a target is run, at most, to find a simpler plan (arbitrary)."""
 
 REPEATS: Final = 5
-"""How often the simplest plan is run again, to say how reliably it breaks the rule (chosen)."""
+"""How often the simplest plan is run again, to say how reliably it breaks the rule (arbitrary)."""
 
 INSISTENT: Final = 3
-"""How often a plan that did break the rule is run before it counts as one that does not (chosen)."""
+"""How often a plan is tried before it counts as one that does not break the rule, if the failure does not show on every
+run (arbitrary)."""
 
 SLOW: Final = 0.1
-"""Seconds to open a connection above which smaller plans are tried on one connection (chosen)."""
+"""If opening a connection takes more than this many seconds, smaller plans are tried on one connection first
+(arbitrary)."""
 
 BEFORE: Final = (0, 1, 4, 16, 64)
-"""How many of the earlier plans on the same connection are put in front of a plan that breaks nothing alone."""
+"""How many earlier plans on the same connection are put in front of the plan that seemed to break the rule; the numbers
+are tried in this order."""
 
 
 @attrs.frozen
@@ -45,10 +48,10 @@ class ShownRun:
     """A run in which the rule was broken.
 
     Attributes:
-        plan: The plan.
-        events: The events.
-        verdict: The verdict.
-        probed: Whether the kit asked at the end whether the target was alive.
+        plan: The plan that was run.
+        events: The recorded events that show how the rule was broken.
+        verdict: The verdict that the rule is broken.
+        probed: Whether the run ended with a probe: a request that shows whether the target is alive.
     """
 
     plan: Plan
@@ -61,17 +64,17 @@ class Shrinker:
     """Finds the smallest plan that breaks a rule.
 
     Args:
-        connect: Returns a new runner, and prepares it: the handshake and the listing.
-        rule: The rule.
+        connect: Returns a new runner with an open connection, the handshake and the listing done.
+        rule: The rule that was broken.
         schemas: The input schemas of tools by name, so that valid arguments stay valid.
         slow: Methods, each with the name or URI of a call that takes long; such calls are left out first.
-        seconds: The time that it may take. No run begins after it.
+        seconds: The time, in seconds, that the search may take; no run begins later.
         until: When a run that is under way is cut short, on Trio's clock.
-        patience: Seconds without a response after which a run that is cut short shows a target that does not respond.
+        patience: When a run is cut short, a request without a response counts as unanswered after this many seconds.
         quiet: Seconds to wait for late messages after a plan.
 
     Attributes:
-        undecided: The problems in these runs that are not about the rule: a sentence each.
+        undecided: The problems in these runs that are not about the rule, one sentence each.
     """
 
     def __init__(
@@ -112,10 +115,10 @@ class Shrinker:
         """Return the failure, as small as it could be made.
 
         Args:
-            first: The example as it was seen.
-            before: The plans that ran on the same connection before.
+            first: The run in which the failure was first seen.
+            before: The plans that ran on the same connection before that.
             revision: The revision spoken.
-            example: Its number.
+            example: The number of the example that was run.
         """
         self._best = None
         # A target that has fallen silent makes a single run last as long as all its waits.
@@ -157,7 +160,7 @@ class Shrinker:
 
     @contextlib.contextmanager
     def _in_time(self) -> Iterator[None]:
-        """Cut the block short when the time is up."""
+        """Cut the block short when the time is up, and note if the target was not responding then."""
         self._running = self._connecting = None
         with trio.CancelScope(deadline=self._until) as scope:
             yield
@@ -175,7 +178,7 @@ class Shrinker:
 
     @property
     def _spent(self) -> float:
-        """The share of the time that has passed; 1 is all of it."""
+        """The share of the available time that has passed; 1 is all of it."""
         return (clock.perf_counter() - self._began) / self._seconds
 
     @property
@@ -202,7 +205,7 @@ class Shrinker:
             self._connecting = trio.current_time()
             async with self._connect() as runner:
                 self._connecting = None
-                # Where time is virtual, real time must not decide anything, so that the same check finds the same.
+                # Where time is virtual, real time must not decide anything: the same check must find the same failures.
                 self._opening = 0.0 if runner.is_virtual else clock.perf_counter() - began
                 since = len(runner.tape.events)
                 await self._play(runner, plan, probe)
@@ -246,7 +249,7 @@ class Shrinker:
         return None
 
     async def _confirmed(self, first: ShownRun, before: Sequence[Plan]) -> ShownRun | None:
-        """Show the failure on a fresh connection: with the example alone, or with what came before it."""
+        """Try to reproduce the failure on a fresh connection, with the example alone or after earlier plans."""
         # The slow steps are left out first: each costs seconds in every run, and is seldom the cause.
         quick = tuple(step for step in first.plan if not self._is_slow(step))
         if quick and quick != first.plan and (shown := await self._shows(quick, probe=False)) is not None:
@@ -311,7 +314,7 @@ class Shrinker:
         return best
 
     def _simpler(self, step: Step) -> Iterator[Step]:
-        """Yield steps that are a little simpler, the simplest first."""
+        """Yield variants of a step that are a little simpler, the simplest first."""
         match step:
             case Ask():
                 if step.style or step.token or step.meta or step.headers:
@@ -335,7 +338,7 @@ class Shrinker:
             yield from _each_reset(step, connection=0)
 
     def _simpler_arguments(self, step: Ask) -> Iterator[Any]:
-        """Yield simpler arguments of a call; if its own are valid, only valid ones."""
+        """Yield simpler arguments for a call; if its own are valid, only valid ones."""
         params = step.params or {}
         given = params.get("arguments")
         if not given:
@@ -366,7 +369,7 @@ def _each_reset(step: Any, **defaults: Any) -> Iterator[Any]:
 
 
 def _simpler_values(value: Any) -> Iterator[Any]:
-    """Yield simpler values of the same type, a step at a time."""
+    """Yield values of the same type that are one step simpler."""
     match value:
         case dict():
             for key in value:
@@ -397,7 +400,7 @@ def _size(value: Any) -> int:
 
 
 def _place(events: Sequence[Event], event: Event) -> int:
-    """Return the place of an event, which may be a message of a batch, in a transcript."""
+    """Return the index in a transcript of an event, or of the batch that contains it."""
     found = next((at for at, each in enumerate(events) if each is event), None)
     if found is None:
         # A message of a batch is an event that the history has made; it has the time and the kind of the batch.

@@ -1,4 +1,4 @@
-"""Makes plans: values of moves are drawn in bulk and interleaved, in the same way for the same seed."""
+"""Makes plans: the steps of moves are drawn in bulk and interleaved, in the same way for the same seed."""
 
 from __future__ import annotations
 
@@ -20,43 +20,45 @@ from trio_mcp.testing.strategies.drawing import draws
 __all__ = ["CALLS", "MOST_STEPS", "Source"]
 
 CALLS: Final = ("tools/call", "resources/read", "prompts/get")
-"""The requests that make a server do its own work: at least half of all requests, with as few repeats as possible."""
+"""The methods that make a server do its own work: they are used in at least half of all requests, with as few repeats
+as possible."""
 
 CALLING: Final = ("call-tool", "read-resource", "read-template", "get-prompt")
-"""The moves that plans are filled up with; they only call."""
+"""The moves that plans are filled up with; they consist of calls only."""
 
 MOST_MOVES: Final = 6
 MOST_STEPS: Final = 25
-"""The most steps of a plan; it interleaves at most `MOST_MOVES` moves (chosen)."""
+"""The most steps of a plan; it interleaves at most `MOST_MOVES` moves (arbitrary)."""
 
 SMALLEST, LARGEST = 4, 256
-"""How many values are drawn at once; more the longer a move is used, since most checks are short (chosen)."""
+"""The fewest and the most values of a move that are drawn at once; the number grows with use, since most checks are
+short (arbitrary)."""
 
 SHARE: Final = 0.7
-"""The share of new calls among the requests in plans, if there are that many (chosen)."""
+"""The share of new calls that is aimed at among the requests in plans (arbitrary)."""
 
 FEW: Final = 8
-"""A move counts as used up when less than one in this many drawn values is new (chosen)."""
+"""A move counts as used up when fewer than one in this many drawn values are new (arbitrary)."""
 
 OLD: Final = 0.1
-"""How often a move with no unused values is made, compared with others (chosen)."""
+"""The factor by which the weight of a move falls once all its values have been used (arbitrary)."""
 
 CHEAP: Final = 0.01
-"""Seconds up to which opening a connection is cheap enough to do as often as anything else (chosen)."""
+"""Seconds up to which opening a connection is cheap enough to do as often as anything else (arbitrary)."""
 
 DEAR, SPACE = 0.05, 10
-"""If opening a connection takes more than ``DEAR`` seconds, at most one plan in ``SPACE`` opens one (both chosen)."""
+"""If opening a connection takes more than ``DEAR`` seconds, at most one plan in ``SPACE`` opens one (arbitrary)."""
 
 ATTEMPTS: Final = 5
-"""How often a move is drawn, at most, to find calls that were not made before (chosen)."""
+"""How often a move is drawn, at most, to find calls that were not made before (arbitrary)."""
 
 
 class _Pool:
-    """The values of a move, drawn in bulk when they are needed.
+    """The values of a move, which are short plans, drawn in bulk when they are needed.
 
     Attributes:
-        is_old: Whether it has few values, all of which have been used, and some of which call something.
-        connects: Whether it opens connections, or ends one.
+        is_old: Whether all values of the move have been used, and some of them make calls.
+        connects: Whether the move opens connections, or ends one.
     """
 
     def __init__(self, move: Move, facts: Facts, seed: str) -> None:
@@ -112,20 +114,20 @@ class _Pool:
 
 
 class Source:
-    """Makes plans.
+    """Makes the plans of a check.
 
-    First each move has one example, so that a short check has tried everything once. After that, several moves are
-    interleaved.
+    Each move first gets a plan of its own, so that even a short check tries everything once. Later plans interleave
+    several moves.
 
     Args:
         facts: The facts about the target.
-        moves: The moves to use; those that the target lacks something for are left out.
-        seed: Decides everything that is random.
+        moves: The moves to use; those that need something the target lacks are left out.
+        seed: Determines everything that is random.
 
     Attributes:
         opening: Seconds that it takes to open a connection. The longer it takes, the fewer plans open one.
-        usable: The moves that can be made.
-        asked: How many requests the plans had so far.
+        usable: The moves that can be made on the target.
+        asked: How many requests the plans have contained so far.
         called: How many of them were calls; see `CALLS`.
         repeated: How many of the calls were the same as an earlier one.
     """
@@ -145,7 +147,7 @@ class Source:
         self._seed = seed
 
     def renew(self, facts: Facts) -> None:
-        """Go on with other facts; moves that had their first example are not made first again."""
+        """Continue with changed facts about the target; moves that have had a plan of their own don't get another."""
         self.usable = [move for move in self._moves if not move.lacks(facts)]
         # The seed changes, because with the same one the new pools would draw the used values once more.
         self._seed += "+"
@@ -153,7 +155,7 @@ class Source:
         self._first = [name for name in self._first if name in self._pools]
 
     def next(self) -> Plan | None:
-        """Return the next plan; None if nothing can be done."""
+        """Return the next plan, or None if no move can be made."""
         chosen: list[Plan] = []
         self._plans += 1
         if self._first and not self._is_dear(self._first[-1]):
@@ -167,7 +169,10 @@ class Source:
         return tuple(self._styled(step) for step in steps)
 
     def _is_dear(self, name: str) -> bool:
-        """Return whether a move opens connections where that takes long, so that others come first."""
+        """Return whether a move must wait because it opens connections, and that takes long.
+
+        If a move is left that opens none, it is put first, and nothing has to wait.
+        """
         if name not in self._pools or not self._pools[name].fill().connects or self.opening <= DEAR:
             return False
         if self._plans % SPACE == 0:
@@ -180,7 +185,7 @@ class Source:
         return not cheap
 
     def _mixed(self) -> list[Plan]:
-        """Return the steps of several moves, or of one that must be alone."""
+        """Return values of several moves, or one value of a move that must be alone."""
         # A connection that takes twice as long to open is opened half as often, so the share of time for opening stays
         # the same.
         rare = min(1.0, CHEAP / max(self.opening, CHEAP))
@@ -203,7 +208,7 @@ class Source:
         return found
 
     def _drawn(self, name: str) -> list[Plan]:
-        """Return a value of a move in a list, or an empty list if it has none."""
+        """Return a list with a value of a move, if possible one with new calls; an empty list if it has no values."""
         plan: Plan = ()
         keys: list[str] = []
         old = 0
@@ -226,7 +231,7 @@ class Source:
         return [plan]
 
     def _interleaved(self, plans: Collection[Plan]) -> list[Step]:
-        """Mix the steps of several moves, each in its own order."""
+        """Interleave the steps of several plans, and keep the order within each."""
         queues = [deque(plan) for plan in plans]
         mixed: list[Step] = []
         while queues := [queue for queue in queues if queue]:
@@ -248,7 +253,7 @@ class Source:
 
 
 def _calls(plan: Plan) -> list[str]:
-    """Return the calls of a plan, each as a string that is the same for equal calls."""
+    """Return the calls in a plan, each as a string that is the same for equal calls."""
     return [
         # The metadata is left out, since nothing in it changes what a tool does. The order of members makes no
         # difference either.

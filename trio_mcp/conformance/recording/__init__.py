@@ -1,1 +1,1 @@
-"""Recorders, which sit between a client and a server and pass their messages on."""
+"""Recorders, which sit between a client and a server, pass their messages on, and record them."""

@@ -1,6 +1,6 @@
-"""A guard for recorders of HTTP and WebSocket: it lets only requests from this machine pass, to paths of the target.
+"""A guard for HTTP and WebSocket recorders: only requests from this machine, to paths of the target, may pass.
 
-A recorder adds the credentials of the command line to each request, and replaces the client's Host by the target's own.
+A recorder adds the credentials from the command line to each request, and replaces the client's Host by the target's.
 So a web page that could reach the recorder would act as the user, and the target's own checks would not notice.
 """
 
@@ -17,18 +17,17 @@ from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 __all__ = ["RecorderGuard"]
 
 MAX_ENDPOINTS: Final = 1000
-"""The most endpoints of HTTP+SSE that are remembered; beyond this, the oldest is forgotten. Chosen: each client has
-one."""
+"""The most HTTP+SSE endpoints that are remembered; then the oldest is forgotten. Chosen: each client has one."""
 
 
 class RecorderGuard:
-    """A check of the requests to a recorder.
+    """Decides which requests to a recorder may pass.
 
     Args:
         url: The URL of the target.
 
     Attributes:
-        path: The path of the target, at which the recorder serves, too.
+        path: The path of the target's URL; the recorder serves at the same path.
     """
 
     def __init__(self, url: str) -> None:

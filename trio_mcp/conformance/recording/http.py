@@ -1,8 +1,7 @@
-"""Records HTTP: a server on a local port that repeats each request to the server behind it.
+"""Recording over HTTP: a server on a local port that forwards each request to the recorded server.
 
-The recorder passes on requests and responses, not packets: each connection to the server behind it carries one
-exchange, and the body of a request is read whole before it is sent. A response is passed on as it comes, event by
-event.
+Each connection to the recorded server carries one exchange. The body of a request is read whole before it is forwarded;
+a response is passed on piece by piece, as it arrives.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ Fields = list[tuple[str, str]]
 
 
 class HttpRecorder:
-    """Stands in for a server over HTTP.
+    """Stands in for a server over HTTP: forwards each request to it, and records the exchange.
 
     Args:
-        target: The server, and the headers to send with each request.
-        tape: Records what passes.
+        target: The server to record, and the headers to send with each request.
+        tape: The tape to record on.
 
     Attributes:
-        guard: The check of its requests.
+        guard: Checks each request before it is forwarded.
     """
 
     def __init__(self, target: HttpServerParameters, tape: Tape) -> None:
@@ -63,7 +62,7 @@ class HttpRecorder:
         self.guard = RecorderGuard(target.url)
 
     async def serve(self, client: trio.SocketStream) -> None:
-        """Serve one connection of a client, until its end."""
+        """Serve one client connection until it ends."""
         http = H11Stream(client)
         with contextlib.suppress(*GONE):
             while (request := await self._next_request(http)) is not None:
@@ -90,7 +89,7 @@ class HttpRecorder:
     # --- what an exchange needs ---------------------------------------------------------------------------------------
 
     def notes_for(self, fields: Fields, body: bytes) -> Notes:
-        """Return the notes of the client from which a request comes; sessions distinguish clients."""
+        """Return the ``Notes`` that record the client of this request; clients are distinguished by their sessions."""
         session = _value(fields, SESSION_ID)
         if session in self._sessions:
             return self._sessions[session]
@@ -113,9 +112,9 @@ class HttpRecorder:
             self._plain_served = self._plain_served or status < 300
 
     def behind(self, path: str) -> str:
-        """Return the path, with the query, to request from the server in place of a client's."""
+        """Return the path and query to request from the recorded server for the path that a client requested."""
         own, _, query = path.partition("?")
-        # The query in the target's URL may contain a key, so the recorder's URL does not have it, and it is added here.
+        # The query in the target's URL may contain a key, so it is not part of the recorder's URL but added here.
         query = "&".join(filter(None, (self._query if own == self.guard.path else "", query)))
         return f"{own}?{query}" if query else own
 
@@ -127,10 +126,10 @@ class HttpRecorder:
         return [*own.items(), *((name, value) for name, value in fields if name.lower() not in _HOP | own.keys())]
 
     async def connect(self) -> trio.abc.Stream:
-        """Connect to the server.
+        """Connect to the recorded server.
 
         Raises:
-            TransportError: If it can't be reached.
+            TransportError: If the server can't be reached.
         """
         return await open_socket(self._address, https_compatible=True)
 
@@ -145,7 +144,7 @@ class _Exchange:
     ended: dict[str, Any] = attrs.Factory(lambda: {"cut": True, "by": "server"})
 
     async def run(self, request: h11.Request, body: bytes) -> None:
-        """Make the request to the server, and pass its response on."""
+        """Forward the request to the server, and pass the response back to the client."""
         fields = _fields(request)
         method, path = request.method.decode(), request.target.decode("latin-1")
         notes = self.recorder.notes_for(fields, body)
@@ -161,18 +160,18 @@ class _Exchange:
             await self.client.send(h11.Response(status_code=502, headers=[("Content-Length", "0")]), h11.EndOfMessage())
             return
         async with server, trio.open_nursery() as nursery:
-            # While a response is passed on, nothing else reads from the client, so without this task its end would show
-            # only at the next write.
+            # While a response is passed on, nothing else reads from the client, so without this task a disconnect would
+            # show only at the next write.
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            # Either side may leave, or break HTTP, in the middle of the exchange. Then `ended` says only that it was
-            # cut; nothing more is known.
+            # Either side may leave, or break HTTP, in the middle of the exchange. Then `ended` says only that the
+            # response was cut off; nothing more is known.
             with contextlib.suppress(*GONE, h11.ProtocolError):
                 await self._forward(server, method, path, fields, body, notes)
             nursery.cancel_scope.cancel("the exchange has ended")
         notes.event("end", self.ended["by"], self.number, **self.ended)
 
     async def _watch(self, scope: trio.CancelScope) -> None:
-        """Give up the exchange when the client leaves, which in the modern era cancels its request."""
+        """Give up the exchange when the client disconnects, which in the modern era cancels its request."""
         await self.client.until_left()
         self.ended["by"] = "client"
         scope.cancel("the client has left")
@@ -198,16 +197,16 @@ class _Exchange:
             if isinstance(event, h11.Response):
                 response = _fields(event)
                 notes.event("response", "server", self.number, status=event.status_code, headers=response)
-                # The session is noted before the client gets the head: its next request, with the new session, may come
-                # at once on another connection.
+                # The session is recorded before the client gets the head: its next request, with the new session, may
+                # come at once on another connection.
                 self.recorder.responded(notes, event.status_code, response)
                 reader.begin(response)
-                # A length is kept if there is one: without it, h11 would send chunks, or close the connection for an
-                # HTTP/1.0 client.
+                # The Content-Length is kept if there is one: without it, h11 would send chunks, or close the connection
+                # for an HTTP/1.0 client.
                 kept = [(name, value) for name, value in response if name.lower() not in _HOP - {"content-length"}]
                 await self.client.send(h11.Response(status_code=event.status_code, headers=kept, reason=event.reason))
             elif isinstance(event, h11.Data):
-                # The data is noted before it is passed on: the client's reaction must come later on the tape.
+                # The data is recorded before it is passed on: the client's reaction must come later on the tape.
                 reader.feed(bytes(event.data))
                 await self.client.send(h11.Data(data=event.data))
             elif isinstance(event, h11.EndOfMessage):
@@ -221,7 +220,7 @@ class _Exchange:
 
 
 class _Reader:
-    """Notes the body of a response."""
+    """Records the body of a response: as one text, or each event of an event stream."""
 
     def __init__(self, notes: Notes, number: int, guard: RecorderGuard) -> None:
         self._notes = notes
@@ -232,12 +231,12 @@ class _Reader:
         self._reading = True
 
     def begin(self, fields: Fields) -> None:
-        """Take the head of the response."""
+        """Take the headers of the response, which say whether its body is an event stream."""
         if _value(fields, "content-type").partition(";")[0].strip().lower() == EVENTS:
             self._events = EventSplitter()
 
     def feed(self, data: bytes) -> None:
-        """Take a piece of the body."""
+        """Take the next piece of the body."""
         if not self._reading:
             return
         try:
@@ -257,7 +256,7 @@ class _Reader:
             self._notes.mark("unrecorded", by="server", reason=str(exc))
 
     def end(self) -> None:
-        """Take the end of the body."""
+        """Record the collected body, now that it is complete."""
         if self._body:
             self._notes.text("server", bytes(self._body), self._number)
 

@@ -1,7 +1,7 @@
-"""Records messages that are lines, from a process behind this one or over TCP, TLS and Unix sockets.
+"""Recording of messages that are lines, to and from a child process or over TCP, TLS and Unix sockets.
 
-Bytes are passed on as they come, whether they are lines or not, and the lines in them are noted. Only the first line of
-a client on a socket is checked before it is passed on.
+Bytes are passed on as they arrive, whether they form lines or not, and each line in them is recorded. On a socket, the
+client's first line is checked before anything is passed on.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from trio_mcp.stdio.standard_streams import private_streams
 __all__ = ["record_process", "record_socket"]
 
 FIRST_LINE = 60.0
-"""Seconds for the first line of a client on a socket. Chosen: longer than servers wait, though a server sees no
-connection until then."""
+"""How long a client on a socket may take to send its first line, in seconds. Chosen to be longer than servers wait; the
+recorder connects to the server only then."""
 
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -39,7 +39,7 @@ _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
     """Stand in for a server over stdio: start it, and pass on the messages of both sides.
 
-    It returns when the server has ended or closed its standard output.
+    Returns once the server has ended or closed its standard output.
 
     Raises:
         TransportError: If the process can't be started.
@@ -56,15 +56,16 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
                 nursery.start_soon(stderr.deliver)
                 await _pass_on(notes, read, write, child.stdin, child.stdout)
         finally:
-            # The close is noted last, when the exit status is known, and even if this process is cancelled: without it,
-            # rules would treat the connection as still open.
+            # The close is recorded last, when the exit status is known, and even if this process is cancelled: without
+            # it, rules would treat the connection as still open.
             notes.close("server", "the process ended", status=child.returncode)
 
 
 async def record_socket(address: Address, listeners: list[trio.SocketListener], tape: Tape) -> None:
-    """Pass connections on a local socket on to a server on TCP, TLS or a Unix socket, until cancelled.
+    """Forward connections on a local socket to a server on TCP, TLS or a Unix socket, and record them, until cancelled.
 
-    A connection whose first line is not a JSON object is closed, as a server would do: it may be a web page's request.
+    A connection whose first line is not a JSON object is closed, as a server would close it: it may be a web page's
+    request.
     """
     numbers = itertools.count()
 
@@ -95,7 +96,7 @@ async def _pass_on(
     from_server: trio.abc.ReceiveStream,
     start: bytes | bytearray = b"",
 ) -> None:
-    """Pass both directions on until the server has ended its own; ``start`` has what the client has already sent."""
+    """Forward and record both directions until the server ends its side; ``start`` is what the client already sent."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(_pump, notes, "client", from_client, to_server, start))
         # This direction runs in this task, because it decides the end: a client may close its side and still wait for
@@ -117,7 +118,7 @@ async def _pump(
     with contextlib.suppress(*_GONE):
         chunk = start or await source.receive_some(CHUNK)
         while chunk:
-            # The chunk is noted first: the other side's reaction must not come before it on the tape.
+            # The chunk is recorded first: the other side's reaction must not come before it on the tape.
             lines = _noted(notes, sender, lines, bytes(chunk))
             await sink.send_all(chunk)
             chunk = await source.receive_some(CHUNK)
@@ -137,7 +138,7 @@ async def _pump(
 
 
 def _noted(notes: Notes, sender: Sender, lines: LineSplitter | None, chunk: bytes) -> LineSplitter | None:
-    """Note the lines in a chunk; return the splitter for the next one, or None if a line was too long to continue."""
+    """Record the lines in a chunk; return the splitter for the next chunk, or None once a line has been too long."""
     if lines is None:
         return None
     try:

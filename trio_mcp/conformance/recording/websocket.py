@@ -1,6 +1,6 @@
-"""Records WebSockets: a server on a local port that opens one to the server behind it for each that it accepts.
+"""Recording over WebSockets: a local server that opens a connection to the recorded one for each that it accepts.
 
-The recorder passes on messages and closes, not frames.
+It forwards whole messages and closes, not single frames.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _NEVER_SENT = frozenset({1005, 1006, 1015})
 
 
 async def record_websocket(target: HttpServerParameters, listeners: list[trio.SocketListener], tape: Tape) -> None:
-    """Pass WebSocket connections on a local port on to a server, until cancelled."""
+    """Forward WebSocket connections on a local port to a server, and record their messages, until cancelled."""
     numbers = itertools.count()
     guard = RecorderGuard(target.url)
 
     async def serve(request: WebSocketRequest) -> None:
-        # trio-websocket does not expose the Host header. A web page whose name was made to lead here is recognized by
-        # its Origin, which browsers send with each handshake (RFC 6455, section 10.2).
+        # trio-websocket does not expose the Host header. A web page whose domain was made to resolve to this machine is
+        # recognized by its Origin, which browsers send with each handshake (RFC 6455, section 10.2).
         if fault := guard.check("GET", request.path, [*request.headers, (b"host", b"localhost")]):
             status, text = fault
             await request.reject(status, body=text.encode())
@@ -79,14 +79,14 @@ async def _behind(target: HttpServerParameters, request: WebSocketRequest) -> As
 
 
 async def _pass_on(client: WebSocketConnection, server: WebSocketConnection, notes: Notes) -> None:
-    """Pass both directions on until one side closes, and close the other likewise."""
+    """Forward messages in both directions until one side closes, and then close the other in the same way."""
     async with trio.open_nursery() as nursery:
 
         async def pump(sender: Sender, source: WebSocketConnection, sink: WebSocketConnection) -> None:
             with contextlib.suppress(ConnectionClosed):
                 while True:
                     message = await source.get_message()
-                    # The message is noted before it is passed on, so that its response comes later on the tape.
+                    # The message is recorded before it is passed on, so that its response comes later on the tape.
                     notes.text(sender, message.encode() if isinstance(message, str) else message)
                     await sink.send_message(message)
             # Whichever side has closed, both pumps end: neither can pass anything on any more.
@@ -95,7 +95,7 @@ async def _pass_on(client: WebSocketConnection, server: WebSocketConnection, not
             reason = "" if closed is None or closed.reason is None else closed.reason
             notes.close(sender, reason or "closed", code=code)
             with contextlib.suppress(ConnectionClosed):
-                # The code is passed on, since it may explain the cause. A code that no frame may have means that the
+                # The code is passed on, since it may explain the cause. A code that no frame may carry means that the
                 # connection was lost, or that there was no code; 1011 is sent instead, which says that something went
                 # wrong in the server.
                 await sink.aclose(1011 if code in _NEVER_SENT else code, reason)

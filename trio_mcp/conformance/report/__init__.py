@@ -1,4 +1,4 @@
-"""The formats of a report, by the extension of a file's name."""
+"""The formats of a report; the extension of a file's name selects one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def form_of(path: str | Path) -> Callable[[CheckReport], str]:
     """Return the function that renders a report for a file with this name.
 
     Raises:
-        ValueError: If no format has its extension.
+        ValueError: If no format has the extension of this name.
     """
     ending = Path(path).suffix.lower()
     if ending not in FORMS:

@@ -1,7 +1,7 @@
 """A transcript as a sequence diagram: inline SVG whose colours come from the page.
 
-The diagram's widths are percentages of the page, and its heights are fixed, so it fits on a phone without smaller text.
-The browser cuts off a text that is too long for its line; a tooltip shows all of it.
+Widths are percentages of the page's width, and heights are fixed, so the diagram fits on a phone without smaller text.
+The browser cuts off text that is too long for its line; a tooltip shows all of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["diagram"]
 HEAD = 40
 ARROW = 46
 BARE = 32
-"""The height of an arrow without detail."""
+"""The height of an arrow without a line of detail, in pixels."""
 
 NOTE = 34
 END = 14
@@ -25,16 +25,16 @@ CLIENT, SERVER = "7%", "93%"
 
 
 def diagram(events: Sequence[ShownEvent], *, before: int, name: str) -> str:
-    """Return the diagram of a transcript.
+    """Return the sequence diagram of a transcript, as inline SVG.
 
     Args:
-        events: The events.
-        before: How many events of connecting and listing were left out before these.
+        events: The events to draw.
+        before: How many earlier events, of connecting and listing, are left out.
         name: A description of the diagram, for people who can't see it.
     """
     rows: list[str] = []
     y = HEAD
-    # The events before are much the same for every failure, and would push what matters off the screen of a phone.
+    # The earlier events are much the same for every failure, and would push what matters off the screen of a phone.
     if before:
         rows.append(_note(y, f"… {before} events of connecting and listing", "", "quiet"))
         y += NOTE

@@ -40,10 +40,10 @@ NAMES: Final[dict[Status, tuple[str, str, str]]] = {
     "not exercised": ("○", "No occasion", "unused"),
     "not checkable": ("?", "Can't check", "unclear"),
 }
-"""For each status: its mark, its name and its class."""
+"""The mark, the name and the CSS class of each status."""
 
 MAX_EVENTS: Final = 80
-"""The most events of a failure that are drawn. Chosen: a shrunk failure has only a few."""
+"""How many events of a failure are drawn at most: an arbitrary choice, as a shrunk failure has only a few."""
 
 
 def html(report: CheckReport) -> str:

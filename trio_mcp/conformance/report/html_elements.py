@@ -1,7 +1,7 @@
 """The frame and the elements that the HTML pages of ``check`` and ``bench`` share.
 
 A page runs no script, loads nothing from elsewhere, and has a light and a dark style. Strings from a target appear in
-it only as text, and a policy in the page's head makes sure that they do nothing else.
+it only as text; a Content-Security-Policy in the page's head keeps them from doing anything else.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ COLOURS: Final = {True: "%231f8a4c", False: "%23c2352b"}
 
 
 def html_page(title: str, body: Iterable[str], *, good: bool, footer: str) -> str:
-    """Return a page.
+    """Return an HTML page with the shared style, icon and footer.
 
     Args:
-        title: Its title, as HTML.
-        body: Its content, as HTML: the header, then ``<main>``.
+        title: The title of the page, as HTML.
+        body: The lines of its content, as HTML: the header, then ``<main>``.
         good: Whether the icon shows that all is well.
-        footer: The end of the page, as HTML.
+        footer: Text to add to the footer, as HTML.
     """
     head = f"""<!doctype html>
 <html lang="en">
@@ -61,7 +61,7 @@ def safe(value: object) -> str:
 
 
 def facts(found: Mapping[str, Sequence[object]]) -> list[str]:
-    """Return a definition list of names, each with its values."""
+    """Return an HTML definition list of names, each with its values."""
     rows = (
         f"<div><dt>{name}</dt><dd>{', '.join(f'<span>{safe(value)}</span>' for value in values)}</dd></div>"
         for name, values in found.items()
@@ -70,12 +70,12 @@ def facts(found: Mapping[str, Sequence[object]]) -> list[str]:
 
 
 def notes(found: Iterable[str]) -> list[str]:
-    """Return a section of notes, if there are any."""
+    """Return an HTML section with these notes, or nothing if there are none."""
     items = "".join(f"<li>{safe(note)}</li>" for note in found)
     return [f'<section id="notes"><h2>Notes</h2><ul>{items}</ul></section>'] if items else []
 
 
 def spans(shares: Iterable[tuple[str, object]]) -> str:
-    """Return the parts of a bar, each with its class and its share."""
+    """Return the segments of a bar as HTML, from the CSS class and the share of each."""
     # The browser divides the width by the shares: percentages would have to be rounded, and would not add up to 100.
     return "".join(f'<span class="{kind}" style="flex-grow:{share}"></span>' for kind, share in shares)

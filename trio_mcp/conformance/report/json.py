@@ -15,11 +15,11 @@ from trio_mcp.conformance.transcript.masking import Masker
 __all__ = ["as_json", "json_text"]
 
 VERSION = 1
-"""The version of the format, which is raised when a member changes its meaning."""
+"""The version of this JSON format; it is raised when a member changes its meaning."""
 
 
 def json_text(report: CheckReport) -> str:
-    """Return a report as JSON."""
+    """Return a report as JSON text."""
     return json.dumps(as_json(report), indent=2) + "\n"
 
 

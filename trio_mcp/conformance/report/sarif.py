@@ -17,16 +17,16 @@ SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS: Final = {"MUST": "error", "SHOULD": "warning"}
 
 MAX_STEPS: Final = 100
-"""The most events of a failure that are included. Chosen: a shrunk failure has only a few."""
+"""How many events of a failure are included at most: an arbitrary choice, as a shrunk failure has only a few."""
 
 
 def sarif(report: CheckReport) -> str:
-    """Return a report as SARIF."""
+    """Return a report as SARIF text."""
     return json.dumps(as_sarif(report), indent=2) + "\n"
 
 
 def as_sarif(report: CheckReport) -> dict[str, Any]:
-    """Return a report as SARIF, as a JSON object."""
+    """Return a report as a SARIF log, in the form of a JSON object."""
     rules = [outcome.rule for outcome in report.outcomes]
     places = {rule.id: number for number, rule in enumerate(rules)}
     return {

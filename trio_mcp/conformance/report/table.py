@@ -1,4 +1,4 @@
-"""A report for a terminal."""
+"""A report as text for a terminal."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from trio_mcp.conformance.report.view import (
 __all__ = ["event_line", "failure_lines", "table"]
 
 WIDTH = 100
-"""Columns; fixed, so that a report is the same in a terminal and in a file."""
+"""The width of a report, in columns: fixed, so that a report looks the same in a terminal and in a file."""
 
 MAX_EVENTS = 60
-"""The most events of a failure that are shown. Chosen: a shrunk failure has only a few."""
+"""How many events of a failure are shown at most: an arbitrary choice, as a shrunk failure has only a few."""
 
 COLUMNS = {"held": "held", "broken": "broken", "not exercised": "no occasion", "not checkable": "can't check"}
 
@@ -99,7 +99,7 @@ ARROWS = {"client": "──▶", "server": "◀──", "kit": " · "}
 
 
 def event_line(shown: ShownEvent) -> str:
-    """Return an event in a line."""
+    """Return an event as one line of text."""
     event = shown.event
     # The main connection, which is the only one in most exchanges, has the number 0, and is shown without it.
     where = f"[{event.connection}] " if event.connection else ""

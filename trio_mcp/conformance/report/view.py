@@ -1,7 +1,7 @@
-"""The parts that all formats of a report share: sections, counts, sentences, and an event in a line.
+"""The parts that all formats of a report share: sections, counts, sentences, and events as single lines.
 
-Most of this text comes from a target, so nothing here is safe for HTML or XML yet. But the events have no character
-that is hidden or controls a terminal, and no secret.
+Most of this text comes from a target, and none of it is escaped for HTML or XML yet. But the events contain no hidden
+or control characters, and no secrets.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _ENDINGS: Final[dict[Ended, str]] = {
     "target floods": "The target sent more than the check can keep, so the check ended after {examples}.",
 }
 
-# The categories of invisible characters, some of which can reorder or hide the text around them (UAX #9).
+# The Unicode categories of invisible characters, some of which can reorder or hide the text around them (UAX #9).
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 MAX_TEXT: Final = 4000
-"""The most characters of a message that are shown. Chosen: the replay file has the rest."""
+"""How many characters of a message are shown at most: an arbitrary choice, as the replay file has the rest."""
 
 
 def clean(text: str, kept: str = "") -> str:
-    """Return a text with its invisible characters written as escapes, except for those to keep."""
+    """Return a text with its invisible characters written as escapes, except for those in ``kept``."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -70,7 +70,7 @@ def clean(text: str, kept: str = "") -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return a text, cut to a number of characters."""
+    """Cut a text to at most ``width`` characters, with an ellipsis at the cut."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
@@ -84,7 +84,7 @@ class Section:
     Attributes:
         path: The page, for example ``basic/lifecycle``.
         outcomes: The outcomes, the worst first.
-        counts: How many there are of each status.
+        counts: How many outcomes have each status.
     """
 
     path: str
@@ -93,7 +93,7 @@ class Section:
 
 
 def sections(report: CheckReport) -> list[Section]:
-    """Return the outcomes by section, in alphabetical order."""
+    """Return the outcomes grouped by section, with the sections in alphabetical order."""
     found: dict[str, list[Outcome]] = {}
     for outcome in report.outcomes:
         path = outcome.rule.section.partition("#")[0].removesuffix(".mdx").removesuffix("/index")
@@ -114,13 +114,13 @@ def counted(outcomes: Sequence[Outcome]) -> dict[Status, int]:
 
 @attrs.frozen
 class Coverage:
-    """How many statements on a page of the specification, of those that bind the checked side, were exercised.
+    """The coverage of one page of the specification: counts of its statements that bind the checked side.
 
     Attributes:
-        revision: The revision.
-        page: The page.
+        revision: The revision of the specification.
+        page: The path of the page.
         exercised: How many have a rule that was held or broken.
-        idle: How many a peer can observe, but have no rule that was selected and had an occasion.
+        idle: How many can be observed by a peer, but have no rule that was selected and had an occasion.
         hidden: How many can't be observed by a peer, or belong to authorization.
     """
 
@@ -132,7 +132,7 @@ class Coverage:
 
 
 def coverage(report: CheckReport) -> list[Coverage]:
-    """Return the coverage of the pages of the revisions that were spoken, the newest revision first."""
+    """Return the coverage of each page of each revision that the check used, the newest revision first."""
     exercised = {outcome.rule.id for outcome in report.outcomes if outcome.status in ("held", "broken")}
     counts: dict[tuple[str, str], Counter[str]] = {}
     for statement in statements():
@@ -141,7 +141,7 @@ def coverage(report: CheckReport) -> list[Coverage]:
             continue
         kind = "hidden" if not statement.observable else "exercised" if exercised & set(statement.rules) else "idle"
         for place in statement.places:
-            # A sentence counts in each revision that has it and was spoken, so that the figures of each revision are
+            # A sentence counts in each revision that contains it and was used, so that the figures of each revision are
             # complete.
             if place.revision in report.revisions:
                 page = place.section.partition("#")[0]
@@ -158,7 +158,7 @@ _TITLES: Final = {"mrtr": "Multi round-trip requests", "streamable-http": "Strea
 
 
 def page_title(path: str) -> str:
-    """Return the title of a page, for people to read."""
+    """Return a readable title for a page, from its path."""
     return " / ".join(_TITLES.get(part, part.replace("-", " ").capitalize()) for part in path.split("/"))
 
 
@@ -173,7 +173,7 @@ def ending(report: CheckReport) -> str:
 
 
 def repeats(failure: Failure) -> str:
-    """Return how often a failure was seen when it was run again, in words."""
+    """Describe in words how often a failure occurred when it was run again."""
     if not failure.of:
         return "not run again"
     if failure.is_rare:
@@ -182,7 +182,7 @@ def repeats(failure: Failure) -> str:
 
 
 def headline(report: CheckReport) -> str:
-    """Return the result in a line."""
+    """Return the result of the check in one line."""
     new = [outcome for outcome in report.broken if not outcome.known]
     musts = sum(outcome.rule.level == "MUST" for outcome in new)
     known = len(report.broken) - len(new)
@@ -216,10 +216,10 @@ class ShownEvent:
 
     Attributes:
         event: The event, masked.
-        label: Its kind in a few words, for example ``tools/call #3``.
-        detail: Its content, in a line that may be long.
-        time: Seconds since the first event that matters.
-        is_bad: Whether it is the event that breaks the rule.
+        label: The kind of the event in a few words, for example ``tools/call #3``.
+        detail: The content of the event, in a line that may be long.
+        time: Seconds since the first event after the prologue.
+        is_bad: Whether this is the event that breaks the rule.
     """
 
     event: Event
@@ -230,7 +230,7 @@ class ShownEvent:
 
 
 def transcript_of(failure: Failure) -> tuple[list[ShownEvent], list[ShownEvent]]:
-    """Return the events of a failure as they are displayed: those of its prologue, and those that matter."""
+    """Return the events of a failure as they are displayed: those of its prologue, and those of the example."""
     return shown(failure.transcript, failure.at)
 
 
@@ -253,7 +253,7 @@ def shown(transcript: Sequence[Event], at: int) -> tuple[list[ShownEvent], list[
 
 
 def folded(events: Sequence[ShownEvent]) -> list[ShownEvent]:
-    """Return events with the standard error of each connection as one event, in the place of its first line."""
+    """Return the events, with the standard error of each connection folded into one event at its first line."""
     said: dict[int, list[ShownEvent]] = {}
     for each in events:
         if _is_stderr(each):
@@ -316,7 +316,7 @@ _MARKS: Final = {
     "unsent": ("could not be sent", "{reason}"),
     "stderr": ("standard error", "{text}"),
 }
-"""The label and the detail of each mark."""
+"""The label and the detail of each kind of mark, an event that the kit itself adds to a transcript."""
 
 
 def _mark(event: Event) -> tuple[str, str]:
@@ -332,7 +332,7 @@ def _mark(event: Event) -> tuple[str, str]:
     return what, _json(rest) if rest else ""
 
 
-# Headers that are in nearly every request or response, so that they say nothing.
+# Headers that are in nearly every request or response, and so tell a reader nothing.
 _DULL: Final = frozenset({"host", "content-length", "user-agent", "connection", "date", "server", "accept-encoding"})
 
 

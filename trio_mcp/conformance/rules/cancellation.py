@@ -1,4 +1,4 @@
-"""Rules for cancellation."""
+"""Rules on how servers handle cancellations, and on the cancellations that they send."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CANCELLED: Final = "notifications/cancelled"
 
 
 def _after_cancellation(connection: Connection) -> Iterator[tuple[RecordedRequest, Event, list[Event]]]:
-    """Yield each cancelled request, the event that shows that the server knew, and the messages for it after that."""
+    """Yield each cancelled request, the event that shows that the server knew, and the later messages about it."""
     for asked in connection.requests:
         # A closed HTTP stream cancels, too, but nothing can come on it any more; and `initialize` must not be
         # cancelled, so the specification doesn't say what a server does then.
@@ -86,7 +86,7 @@ def _durations(connection: Connection) -> dict[tuple[str, str], float]:
         if asked.answers and asked.cancelled is None:
             took = asked.answers[0].time - asked.event.time
             found[_what(asked)] = min(took, found.get(_what(asked), took))
-    # Below half a second, the load of the machine decides (chosen).
+    # Below half a second (an arbitrary choice), a duration depends mostly on the load of the machine.
     return {what: took for what, took in found.items() if took >= 0.5}
 
 
@@ -104,7 +104,7 @@ def nothing_after_cancel(history: History) -> Iterator[Verdict]:
 
 
 def _cancellations(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest | None]]:
-    """Yield the client's cancellations where order is certain, and the request that each names, if it was sent."""
+    """Yield the client's cancellations where the order is certain, each with the request that it names, if any."""
     for event, connection in notified("client", CANCELLED)(history):
         if is_ordered(connection):
             named_id, place = params_of(event).get("requestId"), connection.position(event)

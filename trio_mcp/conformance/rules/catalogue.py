@@ -1,4 +1,4 @@
-"""All rules, and how a history is judged by them."""
+"""The catalogue of all rules: how they are selected, and how they judge a history."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ RULES: Final = {rule.id: rule for module in MODULES for rule in vars(module).val
 
 
 def judge(history: History, rules: Iterable[Rule]) -> Iterator[tuple[Rule, Verdict]]:
-    """Yield the verdicts of rules on a history, without those on its prologue or on revisions that lack the rule."""
+    """Yield the verdicts of rules on a history, except for its prologue and for revisions that lack the rule."""
     for rule in rules:
         for verdict in rule.judge(history):
             # A connection in an unknown revision is judged by all rules: otherwise a server that negotiates nonsense
@@ -91,7 +91,7 @@ def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
         who: The sides that are checked.
 
     Raises:
-        ValueError: If a name fits no rule.
+        ValueError: If a name matches no rule.
     """
     rules = [rule for rule in RULES.values() if rule.who in who]
     if names is None:
@@ -109,8 +109,8 @@ def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
                 if section and (rule.section.startswith(section) or rule.older.startswith(section))
             ]
         else:
-            # With `fnmatchcase`, because `fnmatch` would ignore case on Windows, and the same command would choose
-            # other rules there.
+            # With `fnmatchcase`, because `fnmatch` would ignore case on Windows, and the same command would select
+            # different rules there.
             found = [rule for rule in rules if fnmatch.fnmatchcase(rule.id, name)]
         if not found:
             # This is an error rather than an empty choice: a check for a misspelt rule would otherwise pass.

@@ -1,4 +1,4 @@
-"""Helpers that the rules share: which requests are beyond reproach, and which event certainly came before which."""
+"""Helpers that the rules share: which requests are free of faults, and which of two events certainly came first."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ LEGACY: Final = LEGACY_REVISIONS
 MODERN: Final = MODERN_REVISIONS
 
 # Beyond these limits, two programs may read the same JSON differently, or refuse it with good reason. A double
-# represents integers up to the first one exactly (RFC 8259, section 6); the other limits are chosen, far beyond
-# ordinary messages.
+# represents integers up to the first one exactly (RFC 8259, section 6); the other limits are arbitrary choices, far
+# beyond ordinary messages.
 SAFE_INTEGER: Final = 2**53 - 1
 LONGEST_ID: Final = 1000
 LARGEST: Final = 100_000
@@ -69,7 +69,7 @@ DEEPEST: Final = 50
 
 
 def is_plain(connection: Connection, event: Event) -> bool:
-    """Return whether every program must read a message from the client as the same request or notification."""
+    """Return whether every server must understand a message from the client as the same request or notification."""
     return connection.kept("plain", event, lambda: _is_plain(connection, event))
 
 
@@ -112,7 +112,7 @@ def _depth(value: Any) -> int:
 
 
 def is_proper(connection: Connection, asked: RecordedRequest) -> bool:
-    """Return whether a request keeps every rule for clients, so that the server has no reason to refuse its form."""
+    """Return whether a request obeys every rule for clients, so that the server has no reason to refuse its form."""
     return connection.kept("proper", asked.event, lambda: _is_proper(connection, asked))
 
 
@@ -141,17 +141,17 @@ def _is_proper(connection: Connection, asked: RecordedRequest) -> bool:
     return any(flaw(model, message["params"], connection.revision) is None for model in spec.params_models)
 
 
-# How long these take is up to the application: the specification sets no time limit for any of them.
+# How long these requests take is up to the application: the specification sets no time limit for any of them.
 _WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/result")
-# In a recording of another program nothing was requested again; there, silence of this length counts by itself.
+# In a recording of another program no request was repeated; there, a silence of this length is proof enough.
 _AN_HOUR: Final = 3600.0
 
 
 def lost(asked: RecordedRequest) -> Event | None:
-    """Return the mark that shows that a response will never come, if there is one.
+    """Return the mark in the transcript that shows that a request will never get a response, or None.
 
-    A request that makes the application work may just take long. It counts as lost only if the same request got a
-    response another time, or if an hour has passed.
+    A request for which the application has work to do may just take long. It counts as lost only if the same request
+    got a response another time, or if an hour has passed.
     """
     mark = asked.overdue
     if mark is None or asked.cancelled is not None or asked.answers:
@@ -162,7 +162,7 @@ def lost(asked: RecordedRequest) -> Event | None:
 
 
 def ended_without_cause(connection: Connection) -> bool:
-    """Return whether the server ended the connection although nothing entitled it to."""
+    """Return whether the server ended the connection although nothing that the client did entitled it to."""
     if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
         return False
     # Messages before a request that got a response did no harm.
@@ -184,16 +184,16 @@ def ended_without_cause(connection: Connection) -> bool:
 _SAID: Final = ("message", "text")
 
 
-# Only the first plain request after the event that decides anything is judged: if it fails, the later ones add nothing.
+# Only the first plain request that decides anything after the event is judged: if it fails, later ones add nothing.
 def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
-    """Judge whether the server still responds after an event."""
+    """Check that the server still responds to requests after an event."""
     place = connection.position(event)
     for asked in connection.requests:
         if connection.position(asked.event) > place and is_plain(connection, asked.event):
             if asked.answers:
                 yield held(asked.answers[0])
             elif asked.cancelled is not None or (asked.overdue is not None and lost(asked) is None):
-                continue  # a request that was cancelled, or may just take long, says nothing
+                continue  # a request that was cancelled, or may just take long, proves nothing
             elif (mark := lost(asked)) is not None:
                 yield broken(mark, f"{asked.method} was no longer answered")
             elif ended_without_cause(connection):
@@ -208,13 +208,13 @@ def code_of(asked: RecordedRequest) -> int | None:
 
 
 def code_or_result(asked: RecordedRequest) -> str:
-    """Return the code of the error that a request got, or else ``a result``, for the text of a problem."""
+    """Return the code of the error that a request got, or ``a result`` if it got none, as text for a message."""
     code = code_of(asked)
     return "a result" if code is None else str(code)
 
 
 def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, RecordedRequest, Event]]:
-    """Yield the proper requests of these methods, or of all, that got a response: connection, request and response.
+    """Yield the valid requests of these methods, or of all methods, that got a response: connection, request, response.
 
     Requests that got an error after they were cancelled are left out: the error may be about the cancellation.
     """
@@ -224,19 +224,19 @@ def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, R
 
 
 def is_refused_late(asked: RecordedRequest) -> bool:
-    """Return whether a request got an error after it had been cancelled."""
+    """Return whether a request was cancelled and also got an error."""
     return asked.cancelled is not None and asked.error is not None
 
 
 def supported(history: History) -> set[str]:
-    """Return the revisions that the server says it speaks."""
+    """Return the revisions that the server says it supports."""
     # The whole history is searched: the revisions of a server do not depend on the connection.
     named = (items_of(asked.result, "supportedVersions") for _, asked in history.requests("server/discover"))
     return {each for versions in named for each in versions if isinstance(each, str)}
 
 
 def subject_of(asked: RecordedRequest) -> Any:
-    """Return what a request is for: the name or the URI in it."""
+    """Return what a request is about: the name or the URI in its parameters."""
     return asked.params.get("name", asked.params.get("uri"))
 
 
@@ -244,27 +244,27 @@ def subject_of(asked: RecordedRequest) -> Any:
 
 
 def is_ordered(connection: Connection) -> bool:
-    """Return whether messages arrive in the order in which they were sent: over HTTP they may overtake each other."""
+    """Return whether messages arrive in the order in which they were sent; over HTTP they may overtake each other."""
     return connection.transport not in ("http", "sse")
 
 
 def is_in_order(connection: Connection, one: Event, other: Event) -> bool:
-    """Return whether two messages of the server were sent in the order in which they came."""
+    """Return whether two messages from the server were certainly sent in the order in which they arrived."""
     return is_ordered(connection) or (one.exchange is not None and one.exchange == other.exchange)
 
 
 def first_after(connection: Connection, end: Event, events: Iterable[Event]) -> Event | None:
-    """Return the first of some messages of the server that was certainly sent after another; None if none was."""
+    """Return the first of these server messages that was certainly sent after the message ``end``, or None."""
     place = connection.position(end)
     later = (event for event in events if connection.position(event) > place)
     return next((event for event in later if is_in_order(connection, end, event)), None)
 
 
 def has_read(connection: Connection, event: Event) -> int | None:
-    """Return the place from which on the server has certainly read a message from the client; None if nothing shows it.
+    """Return the place by which the server has certainly read a message from the client, or None if nothing shows it.
 
-    It is the place of the first response to a request that was sent after the message: messages are read in order.
-    Over HTTP, where each message travels by itself, that request was sent after the response to the message's POST.
+    The place is that of the first response to a request sent after the message: messages are read in order. Over HTTP,
+    where each message travels by itself, the request must be sent after the response to the message's POST.
     """
     sent = event
     if event.exchange is not None:
@@ -285,7 +285,7 @@ def has_read(connection: Connection, event: Event) -> int | None:
 
 
 def pages(connection: Connection, method: str) -> Iterator[list[RecordedRequest]]:
-    """Yield each reading of a list from its beginning: its pages in order, as far as they were read."""
+    """Yield, for each time that the client read a list from its beginning, the requests for its pages in order."""
     asked = [each for each in connection.requests if each.method == method and each.result is not None]
     for first in asked:
         if "cursor" in first.params or not is_proper(connection, first):
@@ -295,7 +295,7 @@ def pages(connection: Connection, method: str) -> Iterator[list[RecordedRequest]
             place = connection.position(chain[-1].answers[0])
             later = (each for each in asked if connection.position(each.event) > place)
             following = next((each for each in later if each.params.get("cursor") == cursor), None)
-            # A server may give the same cursor again and again, and a long transcript of that would take quadratic time
+            # A server may give the same cursor again and again; a long transcript like that would take quadratic time
             # here.
             if following is None or len(chain) > 100:
                 break
@@ -304,7 +304,7 @@ def pages(connection: Connection, method: str) -> Iterator[list[RecordedRequest]
 
 
 def is_unknown(connection: Connection, method: str, name: Any) -> bool:
-    """Return whether a list was read to its end, and has no item of this name or URI."""
+    """Return whether a list was read to its end and has no item with this name or URI."""
     whole = any((chain[-1].result or {}).get("nextCursor") is None for chain in pages(connection, method))
     return whole and name not in connection.listed[method]
 
@@ -319,9 +319,9 @@ def named(asked: Iterable[RecordedRequest], field: str, key: str) -> list[str]:
 
 
 def schema_problem(history: History, schema: Any, value: Any) -> str | None:
-    """Say how a value departs from a JSON Schema; None if it conforms, or the schema can't be used.
+    """Say how a value violates a JSON Schema; None if it conforms, or the schema can't be used.
 
-    The validators are kept with the history.
+    The validator for the schema is cached in the history.
     """
     # Validators are kept by the schema's text: each reading of a list brings its own copy of the same schema, and
     # compiling a schema costs more than checking a value.
@@ -339,20 +339,20 @@ def schema_problem(history: History, schema: Any, value: Any) -> str | None:
 
 
 def messages_of(connection: Connection, sender: Sender) -> Iterator[Event]:
-    """Yield the messages of one side, those of a batch one by one."""
+    """Yield the messages that one side sent, with the parts of a batch one by one."""
     for event in connection.messages(sender):
         yield from connection.parts(event) if isinstance(event.message, list) else [event]
 
 
 def notifications(connection: Connection, sender: Sender, *methods: str) -> Iterator[Event]:
-    """Yield the notifications of one side, those in batches included, or only those of some methods."""
+    """Yield the notifications that one side sent, including those in batches; only those of ``methods``, if given."""
     for event in messages_of(connection, sender):
         if is_notification(event.message) and (not methods or event.message["method"] in methods):
             yield event
 
 
 def is_same_id(one: Any, other: Any) -> bool:
-    """Return whether two ids are the same; a peer may have sent any JSON value as one."""
+    """Return whether two ids are the same; a peer may have sent any JSON value as an id."""
     # In Python, 1, 1.0 and True are equal; in the protocol, true is not an id.
     return type(one) is type(other) and bool(one == other)
 
@@ -361,11 +361,11 @@ def is_same_id(one: Any, other: Any) -> bool:
 
 
 def subscription_of(message: Any) -> Any:
-    """Return the id of the subscription that a message carries; None if it carries no id."""
+    """Return the subscription id that a message carries, or None if it carries none."""
     return meta_of(message).get(meta.SUBSCRIPTION_ID)
 
 
 def subscribed(connection: Connection, listen: RecordedRequest) -> list[Event]:
-    """Return the notifications that carry a subscription's id, in order."""
+    """Return the notifications that carry the id of a subscription, in order."""
     sent = notifications(connection, "server")
     return [event for event in sent if is_same_id(subscription_of(event.message), listen.id)]

@@ -1,4 +1,4 @@
-"""A transcript with an index: which response belongs to which request, what was negotiated, what was listed."""
+"""A transcript with an index: which response belongs to which request, what was negotiated, and what was listed."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ LISTS: Final = {
 
 
 def params_of(event: Event) -> dict[str, Any]:
-    """Return the parameters of a request or notification; empty if there are none, or they are not an object."""
+    """Return the parameters of a request or notification, or an empty dict unless they are an object."""
     return object_of(event.message.get("params"))
 
 
 def meta_of(message: Any) -> dict[str, Any]:
-    """Return the ``_meta`` of a message: that of its parameters, or else of its result."""
+    """Return the ``_meta`` of a message, from its parameters or else from its result; empty if it is missing."""
     message = object_of(message)
     return object_of(object_of(message.get("params", message.get("result"))).get("_meta"))
 
@@ -66,8 +66,8 @@ def is_notification(message: Any) -> TypeGuard[dict[str, Any]]:
 
 def is_response(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a response, well-formed or not."""
-    # A message with both counts, too: it breaks a rule, but is still meant as a response, and its request counts as
-    # answered.
+    # A message with both a result and an error counts, too: it breaks a rule, but is still meant as a response, and its
+    # request counts as answered.
     return isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
 
 
@@ -83,13 +83,13 @@ def media_type(head: Event) -> str:
 
 @attrs.define(eq=False)
 class RecordedRequest:
-    """A request, and what belongs to it.
+    """A request, with the responses, progress and cancellation that belong to it.
 
     Attributes:
-        event: The request's event.
-        answers: The responses of the other side that have its id, in order; more than one breaks a rule.
-        cancelled: The event by which its sender gave it up: a notification, or the end of its HTTP response.
-        progress: The progress notifications for its token.
+        event: The event that carries the request.
+        answers: The responses from the other side with the request's id, in order; more than one breaks a rule.
+        cancelled: The event by which the sender gave up the request: a notification, or the end of the HTTP response.
+        progress: The progress notifications with the request's token.
         overdue: The mark that says that no response came in time.
     """
 
@@ -101,34 +101,34 @@ class RecordedRequest:
 
     @property
     def id(self) -> Any:
-        """Its id."""
+        """The id of the request."""
         return self.event.message["id"]
 
     @property
     def method(self) -> str:
-        """Its method."""
+        """The method of the request."""
         method: str = self.event.message["method"]
         return method
 
     @property
     def params(self) -> dict[str, Any]:
-        """Its parameters; empty if there are none, or they are not an object."""
+        """The parameters of the request; empty unless they are an object."""
         return params_of(self.event)
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Its ``_meta``."""
+        """The ``_meta`` in the request's parameters; empty if it is missing."""
         return object_of(self.params.get("_meta"))
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The result in its first response; None unless there is one, and it is an object."""
+        """The result in the first response to the request; None if it is missing, or not an object."""
         found = self.answers[0].message.get("result") if self.answers else None
         return found if isinstance(found, dict) else None
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """The error in its first response; None unless there is one, and it is an object."""
+        """The error in the first response to the request; None if it is missing, or not an object."""
         found = self.answers[0].message.get("error") if self.answers else None
         return found if isinstance(found, dict) else None
 
@@ -138,11 +138,11 @@ class Exchange:
     """An HTTP request and its response.
 
     Attributes:
-        request: The head of the request.
-        sent: The messages, or the texts that are not JSON, in its body.
-        response: The head of the response, if one came.
-        received: The messages, or the texts that are not JSON, in the body or on the stream of the response.
-        end: The event of the end of the response, if it has ended.
+        request: The event of the request's head.
+        sent: The messages in the request's body, or its texts that are not JSON.
+        response: The event of the response's head, if one came.
+        received: The messages in the response's body or on its stream, or its texts that are not JSON.
+        end: The event that ends the response, if it has ended.
     """
 
     request: Event
@@ -158,17 +158,17 @@ class Exchange:
 
     @property
     def status(self) -> int | None:
-        """The status of the response, if one came."""
+        """The HTTP status of the response, if one came."""
         return None if self.response is None else int(self.response.facts["status"])
 
     @property
     def message(self) -> Any:
-        """The JSON value in the body of the request; None unless there is exactly one."""
+        """The JSON value in the request's body; None unless there is exactly one."""
         return self.sent[0].message if len(self.sent) == 1 else None
 
     @property
     def resumes(self) -> int | None:
-        """The number of the exchange whose stream this one resumes; None if the recorder found none."""
+        """The number of the exchange that carried the stream until this one resumed it; None if none was found."""
         found: int | None = self.request.facts.get("resumes")
         return found
 
@@ -183,12 +183,12 @@ class Connection:
     """The events of one connection (over HTTP: with one client), in order.
 
     Attributes:
-        number: Its number.
-        events: Its events.
-        requests: The requests of the client, well-formed ones only.
-        questions: The requests of the server.
-        exchanges: The HTTP exchanges.
-        close: The event of its end.
+        number: The number of the connection in the transcript.
+        events: The events on the connection.
+        requests: The client's requests, well-formed ones only.
+        questions: The server's requests, well-formed ones only.
+        exchanges: The HTTP exchanges, by number.
+        close: The event of the connection's end, if it has ended.
     """
 
     number: int
@@ -208,7 +208,7 @@ class Connection:
 
     @cached_property
     def transport(self) -> str:
-        """``stdio``, ``tcp``, ``unix``, ``websocket``, ``http``, ``sse`` or ``memory``."""
+        """The name of the transport, such as ``stdio``, ``tcp``, ``unix``, ``websocket``, ``http`` or ``memory``."""
         return next((str(e.facts.get("transport", "")) for e in self.events if e.kind == "open"), "")
 
     @cached_property
@@ -218,19 +218,19 @@ class Connection:
 
     @cached_property
     def session(self) -> Event | None:
-        """The HTTP response that gave the connection the id of its session, if one did."""
+        """The HTTP response that assigned the connection's session id, if one did."""
         exchange = None if self.hello is None else self.exchanges.get(self.hello.event.exchange or 0)
         response = None if exchange is None else exchange.response
         return response if response is not None and "mcp-session-id" in response.headers else None
 
     @property
     def session_id(self) -> str | None:
-        """The id of its session, if it has one."""
+        """The id of the connection's session, if it has one."""
         return None if self.session is None else self.session.headers["mcp-session-id"]
 
     @cached_property
     def session_end(self) -> Event | None:
-        """The HTTP response with which the server agreed to end the session."""
+        """The HTTP response with which the server agreed to end the session, if it did."""
         if self.session is None:
             return None
         for exchange in self.exchanges.values():
@@ -240,7 +240,7 @@ class Connection:
         return None
 
     def is_after_session(self, event: Event) -> bool:
-        """Return whether an event came after the client had successfully asked for the end of its session."""
+        """Return whether an event came after the client's successful request to end its session."""
         # The place of the request decides, not that of the response: the server may have ended the session before the
         # client learns of it.
         end = None if self.session_end is None else self.exchanges[self.session_end.exchange or 0].request
@@ -248,11 +248,11 @@ class Connection:
 
     @cached_property
     def revision(self) -> str:
-        """The revision that the two sides speak: negotiated, or as the client's requests name it."""
+        """The revision that the two sides speak: as negotiated, or as the client's requests name it."""
         if self.hello is not None and self.hello.result is not None:
             return str(self.hello.result.get("protocolVersion"))
-        # The first one that exists is taken: a client may try a version that is not supported, or be made to, before it
-        # goes on in another.
+        # The first revision that exists is taken: a client may try a version that is not supported, or be made to,
+        # before it continues in another.
         named = [asked.meta.get(meta.PROTOCOL_VERSION) for asked in self.requests]
         return next((name for name in named if name in REVISIONS), LATEST_LEGACY)
 
@@ -271,12 +271,12 @@ class Connection:
 
     @cached_property
     def client_capabilities(self) -> dict[str, Any]:
-        """The capabilities that the client declared in ``initialize``; in the modern era, each request has its own."""
+        """The capabilities that the client declared in ``initialize``; in the modern era each request has its own."""
         return object_of(self.hello.params.get("capabilities")) if self.hello is not None else {}
 
     @cached_property
     def listed(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """The items that the server listed, as last listed: keyed by the list's method, then by name or URI."""
+        """The items that the server listed, in their latest form: keyed by the list's method, then by name or URI."""
         found: dict[str, dict[str, dict[str, Any]]] = {method: {} for method in LISTS}
         for asked in self.requests:
             if asked.method in LISTS and asked.result is not None:
@@ -292,17 +292,17 @@ class Connection:
         return self.listed["tools/list"]
 
     def messages(self, sender: Sender) -> Iterator[Event]:
-        """Yield the JSON values that one side sent, in order; a batch is one of them."""
+        """Yield the JSON values that one side sent, in order; a batch counts as one value."""
         return (event for event in self.events if event.kind == "message" and event.sender == sender)
 
     def notifications(self, sender: Sender, method: str | None = None) -> Iterator[Event]:
-        """Yield the notifications of one side, or only those with a method."""
+        """Yield the notifications that one side sent outside batches; only those of ``method``, if given."""
         for event in self.messages(sender):
             if is_notification(event.message) and method in (None, event.message["method"]):
                 yield event
 
     def position(self, event: Event) -> int:
-        """Return the place of an event among those of the connection."""
+        """Return the place of an event among the connection's events."""
         return self._places[id(event)]
 
     def parts(self, event: Event) -> Sequence[Event]:
@@ -310,15 +310,15 @@ class Connection:
         return self._parts.get(id(event), ())
 
     def uses(self, request_id: Any) -> int:
-        """Return how many messages of the client had this id, well-formed or not, other than responses."""
+        """Return how many of the client's messages, well-formed or not, had this id; responses don't count."""
         return self._uses.get(id_key(request_id), 0)
 
     def givers(self, token: Any) -> Sequence[Event]:
-        """Return the client's messages that gave a progress token, well-formed or not."""
+        """Return the client's messages, well-formed or not, that asked for progress with this token."""
         return self._givers.get(id_key(token), ())
 
     def kept(self, name: str, event: Event, find: Callable[[], T]) -> T:
-        """Return a fact about an event; ``find`` is called for it only once."""
+        """Return a cached fact about an event, by name; ``find`` computes it the first time."""
         key = name, id(event)
         if key not in self._kept:
             self._kept[key] = find()
@@ -328,7 +328,7 @@ class Connection:
     # --- made by `History` --------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """Add an event."""
+        """Add an event to the connection, and index it."""
         self._places[id(event)] = len(self.events)
         self.events.append(event)
         if event.kind == "close":
@@ -369,7 +369,7 @@ class Connection:
                     asked = (
                         self._open.get(("client", id_key(sent.message.get("id")))) if is_request(sent.message) else None
                     )
-                    # In the legacy era a lost connection is not a cancellation: the request goes on.
+                    # In the legacy era a lost connection is not a cancellation: the request continues.
                     modern = asked is not None and asked.meta.get(meta.PROTOCOL_VERSION) in MODERN_REVISIONS
                     if asked is not None and modern:
                         self._give_up(asked, event)
@@ -417,22 +417,23 @@ def _token(message: Any) -> Any:
 
 
 def id_key(value: Any) -> Any:
-    """Return an id, or any value that was sent as one, as a dictionary key: 1, "1" and true are three keys."""
+    """Return a dictionary key for an id, or for any value sent as an id: 1, "1" and true have different keys."""
     # Lists and objects can't be hashed, so their text is the key.
     return type(value).__name__, value if isinstance(value, (int, str, float)) else repr(value)
 
 
 class History:
-    """A transcript with an index.
+    """A transcript with an index, which the rules judge.
 
     Args:
-        events: The transcript.
-        since: The first event whose verdicts count; what came before is its prologue.
+        events: The events of the transcript.
+        since: The index of the first event on which verdicts count; the events before it are the prologue.
 
     Attributes:
-        events: The transcript.
-        connections: Its connections, by number.
-        validators: Validators for the JSON Schemas that rules have used, by their text; None if one can't be used.
+        events: The events of the transcript.
+        connections: The connections in the transcript, by number.
+        validators: Validators for the JSON Schemas that rules have used, by the text of the schema; None for a schema
+            that can't be used.
     """
 
     def __init__(self, events: Sequence[Event], since: int = 0) -> None:
@@ -458,11 +459,11 @@ class History:
         return self._order.get(id(event), -1)
 
     def counts(self, event: Event) -> bool:
-        """Return whether a verdict on this event counts: those on the prologue don't."""
+        """Return whether a verdict on this event counts: verdicts on the prologue don't."""
         return id(event) not in self._prologue
 
     def requests(self, *methods: str) -> Iterator[tuple[Connection, RecordedRequest]]:
-        """Yield the client's requests of these methods, or all, with their connections."""
+        """Yield the client's requests of these methods, or of all methods, each with its connection."""
         for connection in self:
             for asked in connection.requests:
                 if not methods or asked.method in methods:

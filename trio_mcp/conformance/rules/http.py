@@ -37,11 +37,11 @@ STREAMABLE: Final = REVISIONS[1:]
 # 403 is left out: for `origin_checked` it is the right response. Rules for which a refused Origin or Host would be an
 # excuse add it themselves.
 ELSEWHERE: Final = frozenset({401, 407, 408, 429, 502, 503, 504})
-"""Statuses that say nothing about these rules: they are about authorization, or an overloaded server or proxy."""
+"""HTTP statuses that decide none of these rules: they are about authorization, or an overloaded server or proxy."""
 
 
 def is_clean(exchange: Exchange) -> bool:
-    """Return whether a request has no header that would be a reason of its own to refuse it."""
+    """Return whether a request has no header that would by itself be a reason to refuse it."""
     headers = exchange.request.headers
     # Without Accept any type will do (RFC 9110, section 12.5.1), so a missing header is read as `*/*`.
     accept = {part.partition(";")[0].strip().lower() for part in headers.get("accept", "*/*").split(",")}
@@ -56,7 +56,7 @@ _WANTED: Final = {"GET": {"text/event-stream"}, "POST": {"application/json", "te
 
 
 def is_no_version(version: str) -> bool:
-    """Return whether no revision has ever had this name, and none will have it for a long time."""
+    """Return whether no revision, past or in the near future, can have this name."""
     if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", version):
         # A date from 2024 to 2099 may be a revision, and a server may support a future one before the kit does.
         return not "2024" <= version < "2100"
@@ -65,35 +65,35 @@ def is_no_version(version: str) -> bool:
 
 
 def received(exchange: Exchange) -> Iterator[Event]:
-    """Yield the JSON objects in the response."""
+    """Yield the JSON objects in the response of an exchange."""
     return (event for event in exchange.received if isinstance(event.message, dict))
 
 
 def posted(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
-    """Yield the POSTs of requests as occasions."""
+    """Yield, as occasions for a rule, the POSTs that carry one request."""
     for response, connection, exchange in exchanged("POST")(history):
         if is_request(exchange.message):
             yield response, connection, exchange
 
 
 def is_whole(exchange: Exchange) -> bool:
-    """Return whether the response has ended in order: neither side has cut it off."""
+    """Return whether the response is complete: it has ended, and neither side has cut it off."""
     return exchange.end is not None and not exchange.end.facts.get("cut")
 
 
 def _is_given_up(asked: RecordedRequest) -> bool:
-    """Return whether the client no longer waits for a response; the kit cancels overdue requests."""
+    """Return whether the client gave up waiting for a response; the kit cancels overdue requests."""
     # A response that still came shows that the cancellation was too late, and is judged like any other.
     return not asked.answers and (asked.cancelled is not None or asked.overdue is not None)
 
 
 def _asked(connection: Connection, exchange: Exchange) -> RecordedRequest:
-    """Return the request that was POSTed."""
+    """Return the request that was sent in this POST."""
     return next(asked for asked in connection.requests if asked.event is exchange.sent[0])
 
 
 def _lives(connection: Connection, event: Event) -> bool:
-    """Return whether an event came before the connection or its session was ended."""
+    """Return whether an event came while the connection and its session were still alive."""
     close = connection.close
     closed = close is not None and connection.position(event) > connection.position(close)
     # The server may end its streams when the session expires (Sending Messages to the Server), so a stream that ends
@@ -112,7 +112,7 @@ def _lives(connection: Connection, event: Event) -> bool:
 )
 @each(posted)
 def endpoint_methods(_: Event, _connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each POST of a request."""
+    """Check that the server does not refuse POST itself, with 405 or 501, for a request with valid headers."""
     if not is_clean(exchange):
         return UNDECIDED
     # Any other status is about this request. Only these two say that the method is not supported (RFC 9110, sections
@@ -123,7 +123,7 @@ def endpoint_methods(_: Event, _connection: Connection, exchange: Exchange) -> O
 @stated_rule(moves=["foreign-origin"], transports=["http"])
 @each(exchanged())
 def origin_checked(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request with an Origin of another host, if the server is local: others may trust any origin."""
+    """Check that a local server refuses the Origin of another host; other servers may trust any origin."""
     headers = exchange.request.headers
     host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
     origin = urlsplit(headers.get("origin", "")).hostname or ""
@@ -154,7 +154,7 @@ def _posted_notices(history: History) -> Iterator[tuple[Event, Exchange]]:
 @stated_rule(moves=["unknown-notification", "stray-response"], transports=["http"])
 @each(_posted_notices)
 def notification_accepted_202(_: Event, exchange: Exchange) -> Opinion:
-    """Judge each POST of a notification or response that was not refused."""
+    """Require status 202 without a body for each POST of a notification or response that was not refused."""
     status = exchange.status or 0
     # Until the HTTP response has ended, a body may still come; and one that was cut off may have lost its body.
     if not 200 <= status < 300 or not is_whole(exchange):
@@ -167,7 +167,7 @@ def notification_accepted_202(_: Event, exchange: Exchange) -> Opinion:
 @stated_rule(moves=["unknown-notification", "stray-response", "tell-in-unknown-version"], transports=["http"])
 @each(_posted_notices)
 def notification_refused_with_error(response: Event, exchange: Exchange) -> Opinion:
-    """Judge each POST of a notification or response that got an error."""
+    """Require an HTTP error status for each POST of a notification or response that got an error."""
     status = exchange.status or 0
     # The body is optional, so a client may read only the status, and take a 200 with an error in the body for
     # acceptance.
@@ -180,7 +180,7 @@ def notification_refused_with_error(response: Event, exchange: Exchange) -> Opin
 @stated_rule(moves=["call-tool", "list-all", "ping"], transports=["http"])
 @each(posted)
 def answer_content_type(response: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each POST of a request that was neither refused by an HTTP status nor cancelled before."""
+    """Require one JSON object or an event stream in response to each request, unless it was refused or given up."""
     # The statement is about successful responses. The body of a refusal, such as a proxy's page, may be anything. A
     # cancelled request needs no response, so its POST may end without a body, and then without a type.
     if not 200 <= (exchange.status or 0) < 300 or _is_given_up(_asked(connection, exchange)):
@@ -207,7 +207,7 @@ def answer_content_type(response: Event, connection: Connection, exchange: Excha
     transports=["http"],
 )
 def one_message_an_event(history: History) -> Iterator[Verdict]:
-    """Judge each event of the usual type; an event without data only marks a place to resume from."""
+    """Check that each event of the default type carries one message, unless it has no data and gives only an id."""
     for _, _, exchange in exchanged("POST", "GET")(history):
         for event in exchange.received if exchange.is_stream else ():
             # Clients ignore events of other types, as SSE requires, so a server may use those as it likes.
@@ -222,7 +222,7 @@ def one_message_an_event(history: History) -> Iterator[Verdict]:
 
 
 def _streams(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
-    """Yield the streams in response to POSTed requests as occasions."""
+    """Yield, as occasions for a rule, the streams with which the server responded to POSTs of requests."""
     for response, connection, exchange in posted(history):
         if exchange.is_stream:
             yield response, connection, exchange
@@ -230,7 +230,7 @@ def _streams(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
 
 def _is_answer_to(event: Event, message: Any) -> bool:
     found = event.message
-    # In Python, 1, 1.0 and True are equal, but as ids they are three.
+    # In Python, 1, 1.0 and True are equal, but as ids they differ.
     return is_response(found) and found.get("id") == message["id"] and type(found["id"]) is type(message["id"])
 
 
@@ -244,7 +244,7 @@ def _has_ids(exchange: Exchange) -> bool:
 
 
 def _server_end(exchange: Exchange) -> Event | None:
-    """Return the end of a response that the server ended in order, if it did."""
+    """Return the end of a response if the server ended it properly, and None otherwise."""
     end = exchange.end
     return end if end is not None and end.facts.get("by") == "server" and not end.facts.get("cut") else None
 
@@ -252,7 +252,7 @@ def _server_end(exchange: Exchange) -> Event | None:
 @stated_rule(moves=["call-tool", "break-and-resume"], transports=["http"])
 @each(_streams)
 def stream_primed(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each stream with event ids; without them there is nothing to resume from."""
+    """Require an id and no data in the first event of a stream with event ids; other streams can't be resumed."""
     # The event without data is new in 2025-11-25, and servers go by the version that the request's header names.
     if exchange.request.headers.get("mcp-protocol-version") != connection.revision or not _has_ids(exchange):
         return UNDECIDED
@@ -266,7 +266,7 @@ def stream_primed(_: Event, connection: Connection, exchange: Exchange) -> Opini
 @stated_rule(moves=["call-tool", "calls-at-once"], transports=["http"])
 @each(_streams)
 def retry_before_close(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each stream that was closed early and gave its response when it was resumed."""
+    """Require ``retry`` on each stream that the server closed early, and that delivered its response when resumed."""
     end = _server_end(exchange)
     if end is None or _answer(exchange.message, exchange) is not None:
         return UNDECIDED
@@ -280,7 +280,7 @@ def retry_before_close(_: Event, connection: Connection, exchange: Exchange) -> 
 
 
 def _root(connection: Connection, exchange: Exchange) -> Exchange | None:
-    """Return the exchange that began a stream; None if that is not known."""
+    """Return the exchange that began the stream that this one continues, or None if it is not known."""
     seen = 0
     while exchange.resumes is not None or "last-event-id" in exchange.request.headers:
         found = connection.exchanges.get(exchange.resumes) if exchange.resumes is not None else None
@@ -295,7 +295,7 @@ def _root(connection: Connection, exchange: Exchange) -> Exchange | None:
 @stated_rule(moves=["call-tool", "list-all"], transports=["http"])
 @each(_streams)
 def stream_has_response(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each stream that has the response, or ended for good: not cancelled, and without a way to resume it."""
+    """Check that a stream does not end without the response, unless it can be resumed or the request was given up."""
     if (answer := _answer(exchange.message, exchange)) is not None:
         return held(answer)
     # With event ids, the response may come on another connection: the specification tells clients to poll for it.
@@ -310,7 +310,7 @@ def stream_has_response(_: Event, connection: Connection, exchange: Exchange) ->
 
 
 def _on_streams(*, modern: bool) -> Occasions[dict[str, Any]]:
-    """Return the messages on the streams of requests as occasions: each with the request."""
+    """Return, as occasions for a rule, the messages on the streams of requests, each with the request."""
 
     def occasions(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
         for _, connection, exchange in _streams(history):
@@ -321,7 +321,7 @@ def _on_streams(*, modern: bool) -> Occasions[dict[str, Any]]:
 
 
 def _relation(event: Event, message: dict[str, Any]) -> Opinion:
-    """Judge whether a response or progress on the stream of a request belongs to that request."""
+    """Check that a response or a progress notification on the stream of a request belongs to that request."""
     found = event.message
     # An error about a message that could not be read has no id, or the id null.
     if is_response(found) and found.get("id") is not None:
@@ -337,7 +337,7 @@ def _relation(event: Event, message: dict[str, Any]) -> Opinion:
 @stated_rule(moves=["call-tool", "calls-at-once"], transports=["http"])
 @each(_on_streams(modern=False))
 def stream_messages_should_relate(event: Event, message: dict[str, Any]) -> Opinion:
-    """Judge each response and each progress notification on the stream of a request."""
+    """Check that responses, progress and announced changes on the stream of a request belong to that request."""
     # A tool may change a list, and the change then belongs to its call. A ping changes nothing, so a change that is
     # announced on its stream belongs to something else.
     if event.message.get("method") in CHANGES and message["method"] in QUIET:
@@ -352,13 +352,13 @@ CHANGES: Final = frozenset(
 )
 
 QUIET: Final = frozenset({"ping", "tools/list", "prompts/list", "resources/list", "resources/templates/list"})
-"""Requests that change nothing."""
+"""Requests that change nothing on the server."""
 
 
 @stated_rule(moves=["call-tool", "calls-at-once", "listen"], transports=["http"])
 @each(_on_streams(modern=True))
 def stream_messages_relate(event: Event, message: dict[str, Any]) -> Opinion:
-    """Judge each response and each notification that says what it belongs to."""
+    """Check that each response, and each notification that says what it belongs to, comes on the right stream."""
     method = event.message.get("method")
     listens = message["method"] == "subscriptions/listen"
     # Receiving Messages says that log messages flow only on the stream of the request that they relate to.
@@ -374,7 +374,7 @@ def stream_messages_relate(event: Event, message: dict[str, Any]) -> Opinion:
 @stated_rule(moves=["call-tool", "list-all"], transports=["http"])
 @each(_streams)
 def stream_ends_after_response(_: Event, _connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each stream that has the response, by whether the server then ended it or left it open."""
+    """Check that the server ends a stream once it has sent the response."""
     end = exchange.end
     if end is None or _answer(exchange.message, exchange) is None:
         return UNDECIDED
@@ -387,7 +387,7 @@ def stream_ends_after_response(_: Event, _connection: Connection, exchange: Exch
 @stated_rule(moves=["call-tool", "listen"], transports=["http"])
 @each(_streams)
 def stream_unbuffered_header(response: Event, _connection: Connection, _exchange: Exchange) -> Opinion:
-    """Judge each stream."""
+    """Require the header ``X-Accel-Buffering: no`` on each stream."""
     # nginx, for which the header is meant, reads its value without regard to case, so this rule does, too.
     value = response.headers.get("x-accel-buffering")
     return None if (value or "").strip().lower() == "no" else f"X-Accel-Buffering is {value!r}"
@@ -396,7 +396,7 @@ def stream_unbuffered_header(response: Event, _connection: Connection, _exchange
 @stated_rule(moves=["break-and-resume"], transports=["http"])
 @each(_streams)
 def disconnect_is_not_cancel(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each stream that the client broke off and resumed, once it has ended for good."""
+    """Check that a request still gets its response when the client breaks off the stream and resumes it."""
     if connection.modern or exchange.end is None or exchange.end.facts.get("by") != "client":
         return UNDECIDED
     asked = _asked(connection, exchange)
@@ -420,7 +420,7 @@ def disconnect_is_not_cancel(_: Event, connection: Connection, exchange: Exchang
 
 
 def _faultless(*methods: str) -> Occasions[Connection, Exchange]:
-    """Return the exchanges of the legacy era whose headers, apart from session and version, give no cause to refuse."""
+    """Return, as occasions, legacy-era exchanges in which no header but session or version justifies a refusal."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
         for response, connection, exchange in exchanged(*methods)(history):
@@ -433,7 +433,7 @@ def _faultless(*methods: str) -> Occasions[Connection, Exchange]:
 @stated_rule(moves=["another-connection", "second-stream", "break-and-resume"], transports=["http"])
 @each(_faultless("GET"))
 def get_stream_or_405(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each GET that gives the server no other reason to refuse it."""
+    """Require an event stream or status 405 for each GET that the server has no other reason to refuse."""
     # An event id that the server no longer has may be refused with any status: the specification names none.
     if connection.hello is None or "last-event-id" in exchange.request.headers:
         return UNDECIDED
@@ -447,7 +447,7 @@ def get_stream_or_405(_: Event, connection: Connection, exchange: Exchange) -> O
 
 
 def _own_streams(history: History) -> Iterator[tuple[Event, Connection]]:
-    """Yield the messages on streams that a client opened for its session, without resumed streams."""
+    """Yield the messages on the streams that a client opened for its session, leaving out resumed streams."""
     for _, connection, exchange in exchanged("GET")(history):
         if not connection.modern and exchange.is_stream and "last-event-id" not in exchange.request.headers:
             yield from ((event, connection) for event in received(exchange))
@@ -456,14 +456,14 @@ def _own_streams(history: History) -> Iterator[tuple[Event, Connection]]:
 @stated_rule(moves=["call-tool", "second-stream"], transports=["http"])
 @each(_own_streams)
 def get_stream_no_response(event: Event, _: Connection) -> Opinion:
-    """Judge each message on the stream of a session."""
+    """Check that no response comes on the stream of a session."""
     return "a response came on the stream of the session" if is_response(event.message) else None
 
 
 @stated_rule(moves=["call-tool", "calls-at-once", "second-stream"], transports=["http"])
 @each(_own_streams)
 def get_stream_unrelated(event: Event, connection: Connection) -> Opinion:
-    """Judge each notification on the stream of a session; progress belongs to the request with its token."""
+    """Check that no notification on the stream of a session is progress of a request that has a stream of its own."""
     # A request from the server doesn't say which call it serves; only progress does, by its token.
     if not is_notification(event.message):
         return UNDECIDED
@@ -482,7 +482,7 @@ def _with_sessions(history: History) -> Iterator[Connection]:
 
 @stated_rule(moves=["second-stream", "calls-at-once"], transports=["http"])
 def message_on_one_stream(history: History) -> Iterator[Verdict]:
-    """Judge each message that identifies itself: requests, responses, and progress."""
+    """Check that no request, response or progress notification is sent on two streams."""
     for connection in _with_sessions(history):
         first: dict[Any, Exchange] = {}
         for exchange in connection.exchanges.values():
@@ -511,7 +511,7 @@ def _identity(connection: Connection, message: dict[str, Any]) -> Any:
 
 @stated_rule(moves=["call-tool", "calls-at-once", "break-and-resume"], transports=["http"])
 def event_ids_unique(history: History) -> Iterator[Verdict]:
-    """Judge each message with an event id; a client that resumes from an older event gets the later ones again."""
+    """Check that no two messages share an event id, except that a resumed stream may replay its own events."""
     for connection in _with_sessions(history):
         used: dict[str, tuple[Exchange, int]] = {}
         # Ids are opaque, so the order in which they first came is the only one that they have.
@@ -538,7 +538,7 @@ def event_ids_unique(history: History) -> Iterator[Verdict]:
 
 @stated_rule(moves=["break-and-resume", "resume-foreign"], transports=["http"])
 def replay_own_stream(history: History) -> Iterator[Verdict]:
-    """Judge each event on a resumed stream by its id and message, or by the request that it responds to."""
+    """Check that a resumed stream replays only its own events, and no response to another request."""
     origins: dict[tuple[str, str], tuple[Connection, Exchange]] = {}
     for _, connection, exchange in exchanged()(history):
         root = _root(connection, exchange)
@@ -569,7 +569,7 @@ def replay_own_stream(history: History) -> Iterator[Verdict]:
 
 
 def _in_session(connection: Connection, exchange: Exchange) -> bool:
-    """Return whether a request names the session, if there is one, while it lasts."""
+    """Return whether a request names its session, if there is one, before the session has ended."""
     # A request outside its session gets 400 or 404 for that reason, even if everything else about it is right.
     named = exchange.request.headers.get("mcp-session-id") == connection.session_id
     return named and not connection.is_after_session(exchange.request)
@@ -581,7 +581,7 @@ def _in_revision(connection: Connection, exchange: Exchange) -> bool:
 
 
 def _sessions(history: History) -> Iterator[tuple[Event, str]]:
-    """Yield the responses that began sessions as occasions: each with the session's id."""
+    """Yield, as occasions for a rule, the responses that began sessions, each with the session's id."""
     begun = (connection.session for connection in history)
     return ((response, response.headers["mcp-session-id"]) for response in begun if response is not None)
 
@@ -589,18 +589,18 @@ def _sessions(history: History) -> Iterator[tuple[Event, str]]:
 @stated_rule(moves=["another-connection"], transports=["http"])
 @each(_sessions)
 def session_id_visible_ascii(_: Event, session: str) -> Opinion:
-    """Judge each id."""
+    """Check that each session id consists of visible ASCII characters only."""
     kept = bool(session) and all("\x21" <= character <= "\x7e" for character in session)
     return None if kept else f"the id of the session is {session!r}"
 
 
 SHORTEST_ID: Final = 8
-"""The fewest characters of a session id that can't be guessed. Chosen: shorter ids have less than 46 bits."""
+"""The minimum length of a session id that can't be guessed, in characters. Chosen: a shorter id has under 46 bits."""
 
 
 @stated_rule(moves=["another-connection"], transports=["http"])
 def session_id_unpredictable(history: History) -> Iterator[Verdict]:
-    """Judge each id by its length, by the ids before it, and by whether it counts up."""
+    """Check that session ids are long enough, never repeat, and don't count up."""
     earlier: list[str] = []
     for given, session in _sessions(history):
         if session in earlier:
@@ -617,7 +617,7 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
 @stated_rule(moves=["without-session"], transports=["http"])
 @each(_faultless("POST"))
 def session_id_required(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each refused request that lacks the session id; a server need not require the id."""
+    """Require status 400 if a request without the session id is refused; a server need not refuse it."""
     if connection.session is None or "mcp-session-id" in exchange.request.headers or not is_request(exchange.message):
         return UNDECIDED
     refused = 400 <= (exchange.status or 0) < 500
@@ -629,7 +629,7 @@ def session_id_required(_: Event, connection: Connection, exchange: Exchange) ->
 @stated_rule(moves=["end-session"], transports=["http"])
 @each(_faultless("POST", "GET"))
 def session_ended_404(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request with the id of a session that was ended with DELETE."""
+    """Require status 404 for each request with the id of a session that was ended with DELETE."""
     # Only an end that the client asked for and the server agreed to is certain: a session may also expire unseen.
     ended = connection.session_end
     if ended is None or connection.position(exchange.request) < connection.position(ended):
@@ -643,14 +643,14 @@ def session_ended_404(_: Event, connection: Connection, exchange: Exchange) -> O
 
 
 def _is_usual(exchange: Exchange) -> bool:
-    # A body that is malformed may be refused with 400 before anything else is looked at.
+    # A body that is malformed may be refused with 400 before anything else is checked.
     return exchange.method == "GET" or is_request(exchange.message) or is_notification(exchange.message)
 
 
 @stated_rule(moves=["unknown-version-header"], transports=["http"])
 @each(_faultless("POST", "GET"))
 def version_header_refused(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request whose header names a version that does not exist, if it gives no other reason to refuse it."""
+    """Require status 400 for a version header that names no revision, if the request is otherwise acceptable."""
     version = exchange.request.headers.get("mcp-protocol-version")
     if version is None or not is_no_version(version):
         return UNDECIDED

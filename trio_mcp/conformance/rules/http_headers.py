@@ -1,4 +1,4 @@
-"""Rules for servers of the modern era over HTTP: headers that repeat the body, statuses, and legacy traffic."""
+"""Rules for modern-era servers over HTTP: headers that repeat the body, statuses, and legacy traffic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from trio_mcp.types.error_codes import (
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
-# Value Encoding lets a header contain these. HTTP itself allows bytes above 0x7f as well (RFC 9110, section 5.5).
+# The characters that Value Encoding allows in a header. HTTP itself allows bytes above 0x7f, too (RFC 9110, section
+# 5.5).
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
 # Value Encoding requires decimal digits, and Server Validation has 42.0 as an example; neither has an exponent.
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
@@ -36,16 +37,16 @@ _VERSION: Final = "MCP-Protocol-Version"
 
 
 def _clean(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
-    """Yield the POSTs of requests of the modern era for whose refusal HTTP gives no reason."""
+    """Yield the POSTs of modern-era requests that, as far as HTTP goes, a server has no reason to refuse."""
     for response, connection, exchange in posted(history):
         if connection.modern and is_clean(exchange) and exchange.status not in ELSEWHERE:
             yield response, connection, exchange
 
 
 def _modern(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
-    """Yield the POSTs of requests of the modern era that have nothing wrong except perhaps the headers judged here.
+    """Yield the POSTs of modern-era requests that are valid, except perhaps for the headers that are checked here.
 
-    The body has what it must have, and the method is one that clients may use.
+    The body is complete, and the method is one that clients may use.
     """
     for response, connection, exchange in _clean(history):
         entries = member_of(exchange.message, "params", "_meta")
@@ -61,7 +62,7 @@ def _modern(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
 
 
 def _error(exchange: Exchange) -> tuple[Event, int] | None:
-    """Return the first error in a response, and its code."""
+    """Return the event of the first JSON-RPC error in a response, and its code; None if there is no error."""
     # On a stream, notifications may come before the error.
     codes = ((event, member_of(event.message, "error", "code")) for event in received(exchange))
     return next(((event, code) for event, code in codes if isinstance(code, int)), None)
@@ -73,7 +74,7 @@ def _code(exchange: Exchange) -> int | None:
 
 
 def _refused(exchange: Exchange, what: str) -> Opinion:
-    """Judge whether a request was refused as header validation requires, once its response has ended."""
+    """Check that a request was refused with status 400 and error -32020, as header validation requires."""
     # A server may send the head before the body, so as long as the body is missing the code isn't known.
     # A client that leaves between the two never learns it.
     if not is_whole(exchange) and not exchange.received:
@@ -89,14 +90,14 @@ def _refused(exchange: Exchange, what: str) -> Opinion:
 
 
 def _decoded(value: str) -> str | None:
-    """Return the text in the value of a header; None if it is in doubt, or can't be decoded."""
+    """Return the text that the value of a header stands for; None if it is in doubt, or can't be decoded."""
     value = value.strip(" \t")
     if not _PLAIN.fullmatch(value):
         return None
-    # In `=?base64?=`, of ten characters, start and end share the `?`, so it is a plain value.
+    # In `=?base64?=`, which has ten characters, the prefix and the suffix share a `?`, so it is a plain value.
     if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) > 10):
         return value
-    # Without `validate` Python skips what isn't in the alphabet. Servers differ in that, so such a value is in doubt.
+    # Without `validate`, Python skips characters outside the alphabet. Servers differ here, so the value is in doubt.
     try:
         return base64.b64decode(value[9:-2], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -104,7 +105,7 @@ def _decoded(value: str) -> str | None:
 
 
 def _parameters(connection: Connection, message: dict[str, Any]) -> tuple[ParameterHeader, ...]:
-    """Return the parameters that the called tool wants repeated as headers."""
+    """Return the parameters of the called tool that must be repeated as headers; empty if they can't be known."""
     params = message["params"]
     tool = connection.tools.get(params["name"]) if isinstance(params.get("name"), str) else None
     if message["method"] != "tools/call" or tool is None:
@@ -118,7 +119,7 @@ def _parameters(connection: Connection, message: dict[str, Any]) -> tuple[Parame
 
 
 def _repeated(connection: Connection, message: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each header that a request must have, except for the version, with the value in the body."""
+    """Yield each header that a request must have, except the version, with the value in the body that it repeats."""
     yield "Mcp-Method", message["method"]
     if isinstance(name := message["params"].get(NAMED_BY.get(message["method"], "")), str):
         yield "Mcp-Name", name
@@ -129,7 +130,12 @@ def _repeated(connection: Connection, message: dict[str, Any]) -> Iterator[tuple
 
 
 def _compare(exchange: Exchange, header: str, value: Any) -> str:
-    """Return how a header compares with the body: ``same``, ``other``, ``missing``, ``odd``, or ``unclear``."""
+    """Compare a header with the value in the body that it repeats.
+
+    Returns:
+        ``same``, ``other``, ``missing``, ``odd`` if the header contains characters that no header may contain, or
+        ``unclear`` if a server may take it for the same value or for another one.
+    """
     given = exchange.request.headers.get(header.lower())
     if given is None:
         return "missing"
@@ -152,19 +158,19 @@ def _compare(exchange: Exchange, header: str, value: Any) -> str:
 
 
 def _comparison(connection: Connection, exchange: Exchange) -> dict[str, str]:
-    """Return how each header that a request must have compares with the body."""
+    """Return the results of `_compare` for all headers that a request must have, by header name."""
     repeated = [(_VERSION, connection.revision), *_repeated(connection, exchange.message)]
     return {header: _compare(exchange, header, value) for header, value in repeated}
 
 
 def _compared(history: History) -> Iterator[tuple[Event, Connection, Exchange, dict[str, str]]]:
-    """Yield each POST with the result of `_compare` for each of its headers."""
+    """Yield each POST with the results of `_compare` for all headers that it must have."""
     for response, connection, exchange in _modern(history):
         yield response, connection, exchange, _comparison(connection, exchange)
 
 
 def _agrees(connection: Connection, exchange: Exchange) -> bool:
-    """Return whether all headers that the request must have agree with the body, and there are no more."""
+    """Return whether the request has exactly the MCP headers that its body calls for, with matching values."""
     arguments = exchange.message["params"].get("arguments")
     parameters = _parameters(connection, exchange.message)
     # A server may refuse an argument that no header can repeat as if its header were missing.
@@ -175,7 +181,7 @@ def _agrees(connection: Connection, exchange: Exchange) -> bool:
 
 
 def _unexpected(exchange: Exchange, found: dict[str, str]) -> bool:
-    """Return whether there is a header of MCP that the body does not call for."""
+    """Return whether a request has an MCP header that its body does not call for."""
     # The specification doesn't say what to do with a header that repeats nothing in the body; a server may see a
     # contradiction.
     names = {name.lower() for name, _ in exchange.request.facts.get("headers", ())}
@@ -194,12 +200,12 @@ def _unexpected(exchange: Exchange, found: dict[str, str]) -> bool:
 )
 @each(_compared)
 def header_mismatch_refused(_: Event, _connection: Connection, exchange: Exchange, found: dict[str, str]) -> Opinion:
-    """Judge each request with headers that contradict the body, if all its other headers agree with the body."""
+    """Check that a request is refused if some of its headers contradict the body, and all others agree with it."""
     others = [header for header, how in found.items() if how == "other"]
     # If another header is missing, odd or in doubt, nothing shows which of them the server went by.
     if not others or not {*found.values()} <= {"same", "other"}:
         return UNDECIDED
-    # A version that the server does not support is a reason of its own. Version 2 of the Python SDK, and FastMCP, treat
+    # An unsupported version is in itself a reason to refuse a request. Version 2 of the Python SDK, and FastMCP, treat
     # a request with an older version as a legacy one, and respond with -32600 because it has no session. Protocol
     # Version Header requires HeaderMismatch whenever header and body differ, so that is a fault.
     older = exchange.request.headers[_VERSION.lower()] in LEGACY_REVISIONS
@@ -216,7 +222,10 @@ def header_mismatch_refused(_: Event, _connection: Connection, exchange: Exchang
 )
 @each(_compared)
 def missing_header_refused(_: Event, connection: Connection, exchange: Exchange, found: dict[str, str]) -> Opinion:
-    """Judge each request without one of the headers; without the version, only if the server has no legacy revision."""
+    """Check that a request without a required header is refused.
+
+    A request without the version is judged only if the server says that it speaks no legacy revision.
+    """
     missing = [header for header, how in found.items() if how == "missing"]
     if not missing or not {*found.values()} <= {"same", "missing"}:
         return UNDECIDED
@@ -233,7 +242,7 @@ def missing_header_refused(_: Event, connection: Connection, exchange: Exchange,
 def bad_header_characters_refused(
     _: Event, _connection: Connection, exchange: Exchange, found: dict[str, str]
 ) -> Opinion:
-    """Judge each request with a header that contains characters which no header may contain."""
+    """Check that a request is refused if a header contains characters that no header may contain."""
     odd = [header for header, how in found.items() if how == "odd"]
     if not odd:
         return UNDECIDED
@@ -245,7 +254,7 @@ def bad_header_characters_refused(
 @stated_rule(moves=["encoded-header"], transports=["http"])
 @each(_modern)
 def encoded_header_decoded(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request with an encoded header, if all headers agree with the body."""
+    """Check that a Base64-encoded header is accepted if it agrees with the body once it is decoded."""
     repeated = _repeated(connection, exchange.message)
     values = [exchange.request.headers.get(header.lower(), "") for header, _ in repeated]
     if not any(value.startswith("=?base64?") for value in values) or not _agrees(connection, exchange):
@@ -261,7 +270,7 @@ def encoded_header_decoded(_: Event, connection: Connection, exchange: Exchange)
 )
 @each(_modern)
 def null_argument_header_not_expected(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each call without an argument that a header would repeat, if all headers agree with the body."""
+    """Check that a call is not refused because it lacks the header of an argument that is null or absent."""
     arguments = exchange.message["params"].get("arguments")
     parameters = _parameters(connection, exchange.message)
     absent = [each.header for each in parameters if each.value_in(arguments) is None]
@@ -275,7 +284,7 @@ def null_argument_header_not_expected(_: Event, connection: Connection, exchange
 @stated_rule(moves=["header-case"], transports=["http"])
 @each(_modern)
 def header_names_case_insensitive(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request with header names in an unusual case, if all headers agree with the body."""
+    """Check that header names in an unusual case are recognized."""
     usual = {"mcp-protocol-version": _VERSION, "mcp-method": "Mcp-Method", "mcp-name": "Mcp-Name"}
     names = [name for name, _ in exchange.request.facts.get("headers", ()) if name.lower() in usual]
     if all(name == usual[name.lower()] for name in names) or not _agrees(connection, exchange):
@@ -289,7 +298,7 @@ def header_names_case_insensitive(_: Event, connection: Connection, exchange: Ex
 @stated_rule(moves=["integer-parameter"], transports=["http"])
 @each(_compared)
 def integer_headers_numeric(_: Event, connection: Connection, exchange: Exchange, found: dict[str, str]) -> Opinion:
-    """Judge each call with a header that writes an integer in another way, if all other headers are right."""
+    """Check that a header may write an integer differently from the body, such as 42.0 for 42."""
     values = dict(_repeated(connection, exchange.message))
     unclear = [values[header] for header, how in found.items() if how == "unclear"]
     # A string can be in doubt as well, because of its Base64; this rule is about integers.
@@ -304,7 +313,7 @@ def integer_headers_numeric(_: Event, connection: Connection, exchange: Exchange
 
 
 def _errors(history: History) -> Iterator[tuple[Event, Exchange, int]]:
-    """Yield the errors in response to requests of the modern era as occasions, with their codes."""
+    """Yield the errors in response to modern-era requests, each with its HTTP exchange and its code."""
     for _, connection, exchange in posted(history):
         if connection.modern and (found := _error(exchange)) is not None:
             error, code = found
@@ -314,7 +323,7 @@ def _errors(history: History) -> Iterator[tuple[Event, Exchange, int]]:
 @stated_rule(moves=["unknown-method", "call-tool"], transports=["http"])
 @each(_errors)
 def unknown_method_404(_: Event, exchange: Exchange, code: int) -> Opinion:
-    """Judge each error -32601 in response to a request."""
+    """Check that error -32601 comes with HTTP status 404."""
     # 404 with another error may be about a path or a session, so only the code shows what was meant.
     if code != METHOD_NOT_FOUND:
         return UNDECIDED
@@ -324,7 +333,7 @@ def unknown_method_404(_: Event, exchange: Exchange, code: int) -> Opinion:
 @stated_rule(moves=["mismatched-header", "missing-header", "unsupported-version"], transports=["http"])
 @each(_errors)
 def error_status_400(_: Event, exchange: Exchange, code: int) -> Opinion:
-    """Judge each error with one of these three codes."""
+    """Check that the errors -32020, -32021 and -32022 come with status 400."""
     # The specification reserves these codes (Error Codes), so a server can't give them a meaning of its own.
     if code not in (HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION):
         return UNDECIDED
@@ -334,7 +343,7 @@ def error_status_400(_: Event, exchange: Exchange, code: int) -> Opinion:
 @stated_rule(moves=["incomplete-meta"], transports=["http"])
 @each(_errors)
 def incomplete_meta_status(_: Event, exchange: Exchange, code: int) -> Opinion:
-    """Judge each request with an incomplete `_meta` that was refused for it."""
+    """Check that a request that is refused for an incomplete ``_meta`` gets status 400."""
     entries = member_of(exchange.message, "params", "_meta")
     complete = isinstance(entries, dict) and {meta.PROTOCOL_VERSION, meta.CLIENT_CAPABILITIES} <= entries.keys()
     # A server of both eras may treat a request without a version as a legacy one; this code shows that it didn't.
@@ -346,7 +355,7 @@ def incomplete_meta_status(_: Event, exchange: Exchange, code: int) -> Opinion:
 @stated_rule(moves=["unsupported-version"], transports=["http"])
 @each(_clean)
 def unsupported_version_status(_: Event, _connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request whose header and body name the same revision, if it does not exist."""
+    """Check that a request in a revision that does not exist is refused with status 400 and error -32022."""
     entries = member_of(exchange.message, "params", "_meta")
     named = member_of(entries, meta.PROTOCOL_VERSION)
     given = exchange.request.headers.get("mcp-protocol-version")
@@ -360,7 +369,7 @@ def unsupported_version_status(_: Event, _connection: Connection, exchange: Exch
     return None if kept else f"revision {named!r} got status {exchange.status} and error {code}, not 400 and -32022"
 
 
-# --- what is left of old eras -----------------------------------------------------------------------------------------
+# --- legacy traffic ---------------------------------------------------------------------------------------------------
 
 
 def _is_modern_only(connection: Connection) -> bool:
@@ -379,7 +388,7 @@ def _is_modern_only(connection: Connection) -> bool:
 )
 @each(exchanged())
 def legacy_traffic_refused(response: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each GET, each DELETE, and each request with a session id or an event id."""
+    """Check that a modern-only server refuses GET and DELETE with status 405, and ignores session and event ids."""
     # A server of both eras may serve GET, DELETE and sessions on the same endpoint (Backward Compatibility).
     if not connection.modern or not _is_modern_only(connection) or exchange.status in ELSEWHERE | {403}:
         return UNDECIDED
@@ -396,7 +405,7 @@ def legacy_traffic_refused(response: Event, connection: Connection, exchange: Ex
 
 
 def _is_sound(connection: Connection, exchange: Exchange) -> bool:
-    """Return whether a request is a faultless `server/discover`, to which every server responds with a result."""
+    """Return whether a request is a faultless ``server/discover``, to which every server responds with a result."""
     message = exchange.message
     if message["method"] != "server/discover" or not is_clean(exchange):
         return False

@@ -1,4 +1,4 @@
-"""Rules for the opening, for versions and capabilities, and for what each request declares."""
+"""Rules for the opening of a connection, for versions and capabilities, and for what each request declares."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def _hellos(history: History) -> Iterator[tuple[Event, RecordedRequest, str]]:
 
 
 def _offers(history: History) -> Iterator[tuple[Event, str, str, set[str]]]:
-    """Yield the responses to handshakes as occasions.
+    """Yield the response to each handshake, if the server agrees to a version in it.
 
-    Each has the version that the server agrees to, the one that was asked for, and the legacy revisions that the server
-    was seen to speak, or says that it speaks.
+    With it come this version, the version that the client asked for, and the legacy revisions that the server was seen
+    to speak, or says that it speaks.
     """
     found = [
         (asked.answers[0], agreed, wanted)
@@ -167,7 +167,7 @@ def capabilities_declared(history: History) -> Iterator[Verdict]:
                 continue
             if offered:
                 kept = declares(connection.server_capabilities, needed)
-                yield judged(kept, asked.answers[0], f"{asked.method} gives something, but {needed} is not declared")
+                yield judged(kept, asked.answers[0], f"{asked.method} returns something, but {needed} is not declared")
         for event in notifications(connection, "server", "notifications/message"):
             # Versions 1 and 2 of the Python SDK do this: they log although they don't declare it.
             kept = declares(connection.server_capabilities, "logging")
@@ -175,7 +175,7 @@ def capabilities_declared(history: History) -> Iterator[Verdict]:
 
 
 def _knows_capabilities(connection: Connection) -> bool:
-    # A server that was asked neither has had no occasion to declare anything.
+    # A server that has responded to neither request has had no occasion to declare anything.
     return any(
         asked.method in ("initialize", "server/discover") and asked.result is not None for asked in connection.requests
     )
@@ -244,7 +244,7 @@ def discover_answered(_: Event, _connection: Connection, asked: RecordedRequest)
 
 
 def _declaring(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, set[str]]]:
-    """Yield the requests that give no reason to refuse them but their `_meta`, and the server's revisions."""
+    """Yield each request that could be refused only because of its ``_meta``, with the server's revisions."""
     versions = supported(history)
     for answer, connection, asked in answered()(history):
         # The headers, too, may be why a request was refused: they are read before the message.
@@ -254,7 +254,7 @@ def _declaring(history: History) -> Iterator[tuple[Event, Connection, RecordedRe
             yield answer, connection, asked, versions
 
 
-# The form that the names of revisions have.
+# The form of a revision's name.
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -273,7 +273,7 @@ def unsupported_version_error(_: Event, _connection: Connection, asked: Recorded
     if version in REVISIONS or version in versions or not isinstance(asked.meta.get(meta.CLIENT_CAPABILITIES), dict):
         return UNDECIDED
     # Over stdio, version 2 of the TypeScript SDK responds to `server/discover` in any version; the specification
-    # excepts no method.
+    # makes no exception for any method.
     if code_of(asked) != error_codes.UNSUPPORTED_PROTOCOL_VERSION:
         wanted = error_codes.UNSUPPORTED_PROTOCOL_VERSION
         return f"version {version} was answered with {_shown(asked)}, not with {wanted}"
@@ -314,7 +314,7 @@ def missing_capability_error(_: Event, _connection: Connection, asked: RecordedR
     declared = asked.meta.get(meta.CLIENT_CAPABILITIES)
     # If the client had declared all that the error names, it can add nothing, and would try again in vain.
     missing = any(not declares(declared, name) for name in _paths(required))
-    # The names of extensions contain dots, which `declares` would take for steps downwards, so they aren't compared.
+    # The names of extensions contain dots, which `declares` would read as levels, so they aren't compared.
     extensions = "extensions" in required or "experimental" in required
     return None if missing or extensions else "all the capabilities it names were declared"
 

@@ -1,4 +1,4 @@
-"""Rules for messages as such: JSON-RPC, ids, error codes, and the schema of each revision."""
+"""Rules for messages of all kinds: JSON-RPC, ids, error codes, and the schema of each revision."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MALFORMED: Final = ("malformed-text", "malformed-message")
 
 
 def _said(history: History) -> Iterator[tuple[Event, Connection]]:
-    """Yield the messages of the server as occasions, those of a batch one by one."""
+    """Yield each message from the server, with its connection; the messages of a batch are yielded one by one."""
     return ((event, connection) for connection in history for event in messages_of(connection, "server"))
 
 
@@ -144,7 +144,7 @@ def request_id_fresh(history: History) -> Iterator[Verdict]:
 
 
 def _first_sent(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield events without replays: a stream that was resumed may repeat what the client has seen."""
+    """Yield the events without replays: a resumed stream may repeat events that the client has already received."""
     seen: set[str | None] = set()
     for event in events:
         event_id = event.facts.get("event_id")
@@ -242,7 +242,7 @@ def response_matches_request(history: History) -> Iterator[Verdict]:
 
 
 def _may_be_meant(request_id: Any, texts: Sequence[bytes], *, unsafe: bool) -> bool:
-    """Return whether an id may belong to a request that programs read differently."""
+    """Return whether an id may come from a request that the server may have read differently than the kit does."""
     # A number too large for a double may come back as another number.
     if unsafe and not isinstance(request_id, str):
         return True
@@ -278,7 +278,7 @@ def notification_unanswered(history: History) -> Iterator[Verdict]:
 
 
 def _is_clear(connection: Connection) -> bool:
-    """Return whether an error without an id could only be about a notification."""
+    """Return whether an error without an id on this connection could only be about a notification."""
     return (
         is_ordered(connection)
         and not any(event.kind == "text" and event.sender == "client" for event in connection.events)
@@ -294,7 +294,7 @@ def _is_clear(connection: Connection) -> bool:
     "MUST",
     "server",
     "basic",
-    "Take batches, and answer each request in them.",
+    "Accept batches, and answer each request in them.",
     revisions=("2025-03-26",),
     moves=("batch",),
 )
@@ -384,7 +384,7 @@ def malformed_code(history: History) -> Iterator[Verdict]:
 
 
 def _allowed(connection: Connection, events: list[Event], named: set[str]) -> set[int]:
-    """Return the codes that an error without an id may have after these events; empty if no code is certain."""
+    """Return the codes that an error without an id may have after these events; empty if any code may be right."""
     allowed: set[int] = set()
     for event in events:
         message = event.message
@@ -405,7 +405,7 @@ def _allowed(connection: Connection, events: list[Event], named: set[str]) -> se
 
 
 def _errors(history: History) -> Iterator[tuple[Event, Connection, int]]:
-    """Yield the errors, without those for requests that a server of both eras may treat as legacy ones."""
+    """Yield the server's errors, except those for requests that a server of both eras may treat as legacy ones."""
     for connection in history:
         legacy = {
             id(answer)
@@ -586,11 +586,11 @@ _LISTS: Final = ("tools", "prompts", "resources", "resourceTemplates", "content"
 
 
 def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
-    """Yield each `_meta` of the server's messages at a place that the schema defines, none in the data of tools."""
+    """Yield each ``_meta`` in the server's messages where the schema defines one, so not in a tool's data."""
     for event, _ in _said(history):
         body = event.message.get("params", event.message.get("result")) if isinstance(event.message, dict) else None
-        # The search does not go to any depth: `structuredContent` and the arguments of a tool are its own data, in
-        # which `_meta` means nothing.
+        # The search goes only this deep: `structuredContent` and the arguments of a tool are its own data, in which
+        # `_meta` means nothing.
         items = [item for key in _LISTS for item in items_of(body, key)]
         for holder in [body, *items, *(member_of(item, "content") for item in items)]:
             if isinstance(found := member_of(holder, "_meta"), dict):
@@ -608,7 +608,7 @@ def meta_keys_well_formed(_: Event, found: dict[str, Any]) -> Opinion:
     return None if wrong is None else f"the _meta key {wrong!r:.80} is malformed"
 
 
-# W3C Trace Context, version 00, and what later versions keep of it.
+# The `traceparent` of W3C Trace Context: version 00, and the part of it that later versions keep.
 _TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 

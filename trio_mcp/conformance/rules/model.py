@@ -1,4 +1,4 @@
-"""A rule of the specification, and a verdict on one occasion."""
+"""The data model of rules: a rule of the specification, and a verdict on one occasion to which a rule applies."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SPECIFICATION = "https://modelcontextprotocol.io/specification"
 
 @attrs.frozen
 class Verdict:
-    """A verdict on one occasion on which a rule applied.
+    """A rule's verdict on one occasion, such as a single message to which the rule applies.
 
     Attributes:
-        event: The event that decided it.
-        problem: What is wrong, in a line; None if the rule was kept.
+        event: The event that decided the verdict.
+        problem: What is wrong, in one line; None if the rule was kept.
     """
 
     event: Event
@@ -46,26 +46,26 @@ def broken(event: Event, problem: str) -> Verdict:
 
 
 def judged(kept: bool, event: Event, problem: str) -> Verdict:
-    """Return a verdict: held if ``kept``, else broken."""
+    """Return the verdict that the rule was kept if ``kept`` is true, or else that it was broken."""
     return Verdict(event, None if kept else problem)
 
 
 @attrs.frozen
 class Rule:
-    """A rule of the specification.
+    """A rule of the specification, with the function that checks it.
 
     Attributes:
-        id: Its name.
-        level: MUST (NOT) or SHOULD (NOT).
-        sentence: What it requires, in our words.
-        section: The file and anchor in the newest revision that has it.
-        older: The file and anchor in the revisions of the legacy era, where that differs.
-        revisions: The revisions that have it.
+        id: The rule's name.
+        level: ``MUST`` or ``SHOULD``; this includes MUST NOT and SHOULD NOT.
+        sentence: The requirement, in our own words.
+        section: The page and anchor in the newest revision that has the rule.
+        older: The page and anchor in the revisions of the legacy era; empty if they are the same.
+        revisions: The revisions that have the rule.
         who: The side that is checked.
-        moves: The names of the moves that give it occasions (`trio_mcp.conformance.plans.moves`).
-        judge: Yields a verdict for each occasion in a history. It sees only what passed between the two sides, and is
-            yields nothing where that does not decide.
-        transports: The transports that it concerns; empty for all.
+        moves: The names of the moves that give the rule something to judge (`trio_mcp.conformance.plans.moves`).
+        judge: Yields a verdict for each occasion in a history. It sees only what passed between the two sides, and
+            yields nothing where that leaves the question open.
+        transports: The transports that the rule concerns; empty for all.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Rule:
     transports: tuple[str, ...] = ()
 
     def link(self, revision: str | None = None) -> str:
-        """Return the URL of its section: in this revision, or in the newest one that has the rule."""
+        """Return the URL of the rule's section: in this revision if it has the rule, else in the newest that does."""
         # A verdict may be about a connection that never agreed on a revision, and the report still needs a link that
         # leads somewhere.
         revision = revision if revision in self.revisions else self.revisions[-1]
@@ -99,7 +99,7 @@ def rule(
     moves: Sequence[str] = (),
     transports: Sequence[str] = (),
 ) -> Callable[[Judge], Rule]:
-    """Return a decorator that turns a judge into the rule of the same name."""
+    """Return a decorator that turns a judge function into the rule of the same name."""
     return lambda judge: Rule(
         judge.__name__.replace("_", "-"),
         level,

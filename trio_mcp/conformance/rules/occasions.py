@@ -1,4 +1,4 @@
-"""The loop of a rule: functions here yield the occasions on which it applies, and its body judges one at a time."""
+"""The loop that rules share: functions here find the occasions for a rule, and the rule's body judges each."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ class Undecided(enum.Enum):
 
 
 UNDECIDED: Final = Undecided.IT
-"""A body returns this where the occasion doesn't show whether the rule was kept."""
+"""The opinion of a rule's body where the occasion doesn't show whether the rule was kept."""
 
 Ts = TypeVarTuple("Ts")
 Occasions: TypeAlias = Callable[[History], Iterator[tuple[Event, *Ts]]]
-"""Yields the occasions of a history: for each, the event that is blamed, and whatever else the body needs."""
+"""A function that yields the occasions in a history: for each, the event to blame, and what else the body needs."""
 Opinion: TypeAlias = str | Verdict | Undecided | None
-"""The problem, in a line; None if the rule was kept; `UNDECIDED`; or a verdict on another event."""
+"""The opinion of a rule's body: None if the rule was kept, a line about the problem, or `UNDECIDED`.
+
+It may also be a verdict, which names a different event to blame."""
 
 
 def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]], Judge]:
-    """Return a decorator that turns a function that judges one occasion into the judge of a history."""
+    """Return a decorator that turns a function that judges one occasion into one that judges a whole history."""
 
     def build(body: Callable[[Event, *Ts], Opinion]) -> Judge:
         @wraps(body)
@@ -48,7 +50,7 @@ def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]
 
 
 def about(*methods: str) -> Occasions[Connection, RecordedRequest]:
-    """Return the answered, proper requests of these methods, or of all, as occasions: each with its first response."""
+    """Return a function that yields each faultless request that has a response, for these methods or for all."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
         for connection, asked, answer in asked_about(history, *methods):
@@ -58,7 +60,7 @@ def about(*methods: str) -> Occasions[Connection, RecordedRequest]:
 
 
 def exchanged(*methods: str) -> Occasions[Connection, Exchange]:
-    """Return the Streamable HTTP exchanges of these HTTP methods, or of all, as occasions: each with its response."""
+    """Return a function that yields each Streamable HTTP exchange with a response, for these HTTP methods or all."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
         for connection in history:
@@ -72,7 +74,7 @@ def exchanged(*methods: str) -> Occasions[Connection, Exchange]:
 
 
 def answered(*methods: str) -> Occasions[Connection, RecordedRequest]:
-    """Return the answered requests of these methods, proper or not, as occasions: each with its first response."""
+    """Return a function that yields each request with a response, faulty or not, for these methods or for all."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
         for connection, asked in history.requests(*methods):
@@ -83,7 +85,7 @@ def answered(*methods: str) -> Occasions[Connection, RecordedRequest]:
 
 
 def notified(sender: Sender, *methods: str) -> Occasions[Connection]:
-    """Return the notifications of one side, or only those of some methods, as occasions."""
+    """Return a function that yields each notification from one side, for these methods or for all methods."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection]]:
         for connection in history:

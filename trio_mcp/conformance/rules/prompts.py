@@ -1,4 +1,4 @@
-"""Rules for prompts."""
+"""Rules for prompts: the content of their messages, and the errors for faulty requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prompt_content_valid(history: History) -> Iterator[Verdict]:
         for block in blocks_of(asked.result, "messages"):
             resource = block.get("resource")
             parts = [*block.values(), *(resource.values() if isinstance(resource, dict) else ())]
-            # A block that repeats a value from the client is not judged: such values may come back as they were.
+            # A block that repeats a value from the client is not judged: such values may come back unchanged.
             if echoes.isdisjoint(map(repr, parts)):
                 yield Verdict(answer, _problem(block))
 

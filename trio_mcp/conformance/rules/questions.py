@@ -1,4 +1,4 @@
-"""The questions of a server to a client, in both eras: requests of its own, and rounds of input."""
+"""Rules for the questions that a server asks a client, as requests or in results, and for caching hints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trio_mcp.types.input_required import input_response_from_wire
 __all__: list[str] = []
 
 NEEDED: Final = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
-"""The capability that a question needs, by its method."""
+"""The capability that a client must declare to be asked a question, by the question's method."""
 ASKING: Final = ("prompts/get", "resources/read", "tools/call")
 URL_REQUIRED: Final = -32042
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
@@ -32,14 +32,14 @@ ROUNDS: Final = ("continue-rounds",)
 
 @attrs.frozen
 class ServerQuestion:
-    """A server's question: a request, or an entry of an input round.
+    """A server's question to a client: a request, or in the modern era an entry of a result that asks for input.
 
     Attributes:
-        event: The message that contains it.
-        method: Its method.
-        params: Its parameters.
+        event: The event of the message that contains the question.
+        method: The question's method.
+        params: The question's parameters.
         declared: The capabilities that the client had declared.
-        revision: The revision spoken.
+        revision: The revision spoken on the connection.
     """
 
     event: Event
@@ -50,12 +50,12 @@ class ServerQuestion:
 
     @property
     def mode(self) -> str:
-        """The mode of an elicitation."""
+        """The mode of an elicitation; ``form`` if it names none."""
         return str(self.params.get("mode", "form"))
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The messages of sampling."""
+        """The messages of a sampling request."""
         return objects_of(self.params.get("messages"))
 
 
@@ -69,14 +69,14 @@ def _rounds(history: History) -> Iterator[tuple[Event, Connection, RecordedReque
 
 
 def _entries(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, str, dict[str, Any]]]:
-    """Yield each entry of each round of input: the response, its connection and request, the key and the entry."""
+    """Yield each question in a result that asks for input: the response, connection, request, key and question."""
     for answer, connection, asked, result in _rounds(history):
         for key, entry in object_of(result.get("inputRequests")).items():
             yield answer, connection, asked, key, object_of(entry)
 
 
 def _questions(*methods: str) -> Occasions[ServerQuestion]:
-    """Return the questions of these methods as occasions."""
+    """Return a function that yields each question with one of these methods, in both eras."""
 
     def occasions(history: History) -> Iterator[tuple[Event, ServerQuestion]]:
         for connection in history:
@@ -128,8 +128,8 @@ def elicitation_within_modes(_: Event, question: ServerQuestion) -> Opinion:
 )
 @each(_questions("sampling/createMessage"))
 def sampling_context_declared(_: Event, question: ServerQuestion) -> Opinion:
-    # If it is left out, it means "none", which asks nothing of a client; the other values are soft-deprecated
-    # (Capabilities).
+    # If `includeContext` is left out, it means "none", which asks nothing of a client; the other values are
+    # soft-deprecated (Capabilities).
     wanted = question.params.get("includeContext", "none")
     kept = wanted == "none" or declares(question.declared, "sampling.context")
     return None if kept else f"includeContext is {wanted!r:.40}, and the client lacks sampling.context"
@@ -232,7 +232,7 @@ def _required(asked: RecordedRequest) -> list[Any]:
 
 
 def _required_urls(history: History) -> Iterator[tuple[Event, list[Any]]]:
-    """Yield each error -32042 of 2025-11-25, with the elicitations that it lists."""
+    """Yield each error -32042 in revision 2025-11-25, with the elicitations that it lists."""
     for connection, asked in history.requests():
         # Before 2025-11-25 the code meant nothing, and 2026-07-28 forbids it (Error Codes), which `error_codes_retired`
         # judges.
@@ -265,14 +265,14 @@ def sampling_message_shape(_: Event, question: ServerQuestion) -> Opinion:
 
 
 def content_of(message: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Return the blocks of a kind in a sampling message, whose content is one block or several."""
+    """Return the blocks of one kind in the content of a sampling message, which is a single block or a list."""
     content = message.get("content")
     blocks = content if isinstance(content, list) else [content]
     return [block for block in objects_of(blocks) if block.get("type") == kind]
 
 
 @stated_rule(
-    sentence="Answer all uses of tools in the next message of sampling, with nothing beside the results.",
+    sentence="Follow the tool uses of a sampling message with a message of all their results, and nothing else.",
     moves=MOVES,
 )
 @each(_questions("sampling/createMessage"))
@@ -321,16 +321,16 @@ def input_required_where_allowed(
 
 
 def _retries(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str, Any]]]:
-    """Yield each request with answers or a state, and the newest earlier result that asked for input for its subject.
+    """Yield each retry with answers or a state, and the newest earlier result that asked for input for the same thing.
 
-    The first response to the request is blamed, or the mark that says that none will come; requests without either are
-    left out.
+    The event to blame is the first response to the retry, or the mark that says that none will come; retries without
+    either are left out.
     """
     for connection in history:
         asking: dict[tuple[str, str], dict[str, Any]] = {}
         for asked in connection.requests if connection.modern else ():
-            # Nothing says which round a retry belongs to, so it counts for the newest round for the same thing, as it
-            # would from an honest client.
+            # Nothing says which request for input a retry responds to, so it counts for the newest one for the same
+            # thing, as it would from an honest client.
             what = asked.method, repr(subject_of(asked))
             event = asked.answers[0] if asked.answers else lost(asked)
             if {"inputResponses", "requestState"} & set(asked.params) and what in asking and event is not None:
@@ -340,7 +340,7 @@ def _retries(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[st
 
 
 @stated_rule(
-    sentence="Take a state for what an attacker may have written: answer even if it was changed.", moves=ROUNDS
+    sentence="Treat a state as if an attacker may have written it: answer even if it was changed.", moves=ROUNDS
 )
 @each(_retries)
 def request_state_tampering_survived(_: Event, asked: RecordedRequest, before: dict[str, Any]) -> Opinion:
@@ -363,7 +363,7 @@ def unfulfilled_input_survived(
         if connection.position(each.event) > place
         and (each.method, subject_of(each)) == (asked.method, subject_of(asked))
     ]
-    # A round that was retried was not given up, so the next responses don't show how the server copes.
+    # A client that retried has not given up, so the next responses don't show how the server copes with that.
     if any({"inputResponses", "requestState"} & set(each.params) for each in same):
         return UNDECIDED
     dead = next((mark for each in same if (mark := lost(each)) is not None), None)
@@ -373,7 +373,7 @@ def unfulfilled_input_survived(
 
 
 @stated_rule(
-    sentence="Check the answers that a client brings: what does not fit its question is refused, or asked for again.",
+    sentence="Check the answers that a client sends: refuse those that don't fit their questions, or ask again.",
     moves=ROUNDS,
 )
 @each(_retries)
@@ -420,7 +420,7 @@ CACHED: Final = (
 
 
 def _cached(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
-    """Yield the complete results that may be cached."""
+    """Yield each complete result that may be cached, preceded by its response."""
     for _, asked in history.requests(*CACHED):
         # A server of both eras may treat a request that does not declare the modern era as a legacy one.
         modern = asked.meta.get(meta.PROTOCOL_VERSION) in MODERN
@@ -429,7 +429,7 @@ def _cached(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
 
 
 @stated_rule(
-    sentence="Say with each result that may be cached how long, not negative, and for whom.",
+    sentence="Say with each result that may be cached for how long, never negative, and for whom.",
     moves=("list-all", "read-resource", "discover"),
 )
 @each(_cached)
@@ -442,7 +442,7 @@ def cache_hints_present(_: Event, result: dict[str, Any]) -> Opinion:
 
 
 def _page_pairs(history: History) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
-    """Yield the result of each page of a list but the first, and the result of the page before it."""
+    """Yield the result of each page of a list except the first, with the result of the previous page."""
     for connection, asked in history.requests(*CACHED[1:5]):
         if asked.result is None or not connection.modern or "cursor" not in asked.params:
             continue

@@ -1,4 +1,4 @@
-"""Rules for resources."""
+"""Rules for resources: their URIs and contents, and the errors for faulty requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_base64(value: Any) -> bool:
 
 
 def blocks_of(result: dict[str, Any] | None, *fields: str) -> Iterator[dict[str, Any]]:
-    """Yield the content blocks in these fields of a result; of ``messages``, those in each message."""
+    """Yield the content blocks in these fields of a result; for ``messages``, the blocks of each message."""
     for field in fields:
         for item in items_of(result, field):
             inner = member_of(item, "content") if field == "messages" else item
@@ -45,7 +45,7 @@ def blocks_of(result: dict[str, Any] | None, *fields: str) -> Iterator[dict[str,
 
 
 def _blobs(history: History) -> Iterator[tuple[Event, Any]]:
-    """Yield each piece of binary content as an occasion: the response that contains it, and the piece."""
+    """Yield each piece of binary content, preceded by the response that contains it."""
     for answer, _, asked in answered("resources/read", "tools/call", "prompts/get")(history):
         for block in blocks_of(asked.result, "content", "contents", "messages"):
             # In `resources/read` the blob is in the block itself; in an embedded resource it is one level below.
@@ -66,7 +66,8 @@ def blob_is_base64(_: Event, blob: Any) -> Opinion:
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
 
 
-# The schemes that the page on resources describes itself. People often write paths and links with letters beyond ASCII.
+# The schemes that the specification's page on resources describes. People often write paths and links with letters
+# beyond ASCII.
 _COMMON: Final = ("file", "git", "http", "https")
 
 
@@ -81,7 +82,7 @@ def resource_uri_valid(history: History) -> Iterator[Verdict]:
 
 
 def _missing(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
-    """Yield the answered requests for resources that certainly don't exist."""
+    """Yield the requests for resources that certainly don't exist, each preceded by its response."""
     for answer, connection, asked in about("resources/read")(history):
         uri = asked.params.get("uri")
         if not isinstance(uri, str) or not declares(connection.server_capabilities, "resources"):
@@ -90,7 +91,7 @@ def _missing(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
         # its end proves nothing.
         if _URI.fullmatch(uri) is None or not is_unknown(connection, "resources/list", uri):
             continue
-        # A resource that a template describes may exist, and one whose contents came does.
+        # A resource that a template describes may exist, and one with contents in the response does.
         if not member_of(asked.result, "contents") and not _may_match(connection, uri):
             yield answer, asked
 

@@ -1,8 +1,8 @@
-"""Whether a JSON value has the shape that the schema of a revision gives to a construct.
+"""Checks whether a JSON value has the shape that the schema of a revision requires.
 
-The library reads what a peer sends as generously as it can. Here the same models are applied strictly, as one revision
-has them: types are JSON's, a field that the schema requires must be present, and null is not the same as absent.
-Fields that a schema does not define may be present: the schemas allow them.
+Elsewhere, the library is as lenient as it can be with a peer's messages. Here the same models are applied strictly, as
+one revision has them: types are JSON's, a field that the schema requires must be present, and null is not the same as
+absent. Fields that a schema does not define may be present: the schemas allow them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trio_mcp.types.versions import at_least
 __all__ = ["flaw", "json_type"]
 
 Check: TypeAlias = Callable[[Any, str], str | None]
-"""Returns a line about what is wrong with a value at a place; None if it conforms."""
+"""A function that checks the value at a place in a message, and returns what is wrong in one line, or None."""
 
 # The page on pagination mentions cursors that are null (2026-07-28 server/utilities/pagination, Implementation
 # Guidelines).
@@ -32,12 +32,12 @@ ELSEWHERE: Final = {"resultType", "ttlMs", "cacheScope"}
 
 
 def flaw(model: type[WireModel], value: Any, revision: str, place: str = "") -> str | None:
-    """Say where a JSON value departs from a construct of a revision; return None if it conforms."""
+    """Say where a JSON value departs from a model, as a revision has it; return None if the value conforms."""
     return _compiled(model, revision)(value, place)
 
 
 def json_type(value: Any) -> str:
-    """Return the name that JSON has for the type of a value."""
+    """Return JSON's name for the type of a value, with its article, such as ``a string``."""
     if value is None:
         return "null"
     names = {bool: "a boolean", str: "a string", int: "a number", float: "a number", list: "an array"}
@@ -96,7 +96,7 @@ def _check(kind: Any, revision: str) -> Check:
 
 
 def _flat(kind: Any) -> list[Any]:
-    """Return the arms of a union without None, those of nested unions included."""
+    """Return the members of a union, including those of nested unions, but not None."""
     if typing.get_origin(kind) is Annotated:
         return _flat(typing.get_args(kind)[0])
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
@@ -108,7 +108,7 @@ def _union(arms: list[Any], revision: str) -> Check:
     models = [arm for arm in arms if isinstance(arm, type) and issubclass(arm, WireModel)]
     if not models:
         return _any_of([_check(arm, revision) for arm in arms])
-    # A plain dict beside models is there for the library's tolerance; no schema has it.
+    # A plain dict beside models only makes the library tolerant; no schema has one.
     others = [_check(arm, revision) for arm in arms if arm not in models and typing.get_origin(arm) is not dict]
     known = [(model, _tags(model), _check(model, revision)) for model in models if revision in class_span(model)]
 
@@ -128,7 +128,7 @@ def _union(arms: list[Any], revision: str) -> Check:
 
 
 def _tags(model: type[WireModel]) -> dict[str, tuple[Any, ...]]:
-    """Return the fields ``type`` and ``method`` of a model where they are constants, with their values."""
+    """Return the values that the fields ``type`` and ``method`` of a model may have, if it has such constant fields."""
     if not model.__pydantic_fields_complete__:
         model.model_rebuild()
     name_of: Any = model.model_config["alias_generator"]

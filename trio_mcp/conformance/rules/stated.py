@@ -1,4 +1,4 @@
-"""The rules of the kit: each finds its level, side, section and sentence in the statements of the specification."""
+"""A decorator for rules, which takes level, side, section and sentence from the statements of the specification."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["own_statements", "stated_rule"]
 def own_statements() -> dict[str, Statement]:
     """Return the statement that each rule takes its level, section and sentence from, by the rule's id.
 
-    If several statements name a rule, that is the one with a star behind the rule's id, or else the first.
+    If several statements name a rule, the one with a star after the rule's id counts, or else the first.
     """
     first = {name: statement for statement in reversed(statements()) for name in statement.rules}
     return first | {name: statement for statement in statements() for name in statement.owns}
@@ -34,18 +34,18 @@ def stated_rule(
     moves: Sequence[str] = (),
     transports: Sequence[str] = (),
 ) -> Callable[[Judge], Rule]:
-    """Return a decorator that turns a function into the rule that the statements have under its name.
+    """Return a decorator that turns a function into a rule, with the facts from the statement that names it.
 
     Args:
-        level: The level, where it is not that of the statement.
-        who: The side, where the statement binds both and the rule is not about the server.
-        section: The file and anchor, where they are not those of the statement's first place.
-        older: The file and anchor in the revisions of the legacy era, where they are not those of the statement.
-        sentence: The rule in one sentence, where it checks more or less than its statement.
-        since: The first revision of the legacy era that has the rule, where it is not that of the statement.
-        revisions: The revisions, where they are not those of the statement.
-        moves: The moves that give the rule its occasions.
-        transports: The transports that it concerns; empty for all.
+        level: The level, if it differs from the statement's.
+        who: The side to check, if the statement binds both sides and the rule is not about the server.
+        section: The page and anchor, if they differ from the statement's first place.
+        older: The page and anchor in the revisions of the legacy era, if they differ from the statement's.
+        sentence: The rule in one sentence, if it checks more or less than its statement.
+        since: The first revision of the legacy era that has the rule, if it differs from the statement's.
+        revisions: The revisions, if they differ from the statement's.
+        moves: The moves that give the rule something to judge.
+        transports: The transports that the rule concerns; empty for all.
 
     Raises:
         KeyError: If no statement names the rule.
@@ -74,7 +74,7 @@ def stated_rule(
 
 
 def _revisions(listed: Iterable[str], since: str) -> tuple[str, ...]:
-    """Return the revisions of a statement: those that are listed, and the earlier ones of the legacy era."""
+    """Return a statement's revisions from ``since`` on: the listed ones, and the earlier ones of the legacy era."""
     # The statements list only the last revision of the legacy era, but most of them are in all earlier ones, too.
     earlier = [each for each in REVISIONS if each < LISTED[0]] if LISTED[0] in listed else []
     return tuple(each for each in REVISIONS if (each in earlier or each in listed) and each >= since)

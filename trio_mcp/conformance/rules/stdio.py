@@ -16,11 +16,11 @@ LINES: Final = ("stdio", "tcp", "tls", "unix", "memory")
 """The transports that frame messages as stdio does."""
 
 PROMPTLY: Final = 2.0
-"""Seconds that a process has to exit. Chosen: the official SDKs wait as long."""
+"""Seconds that a process has to exit after its input is closed. Chosen: the official SDKs wait this long."""
 
 
 def _written(*transports: str) -> Occasions[Connection]:
-    """Return the messages and texts that a server wrote on these transports, or on all, as occasions."""
+    """Return a function that yields each message or other text from a server, on these transports or on all."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection]]:
         for connection in history:
@@ -34,7 +34,7 @@ def _written(*transports: str) -> Occasions[Connection]:
 @stated_rule(moves=["call-tool", "list-all", "ping"], transports=LINES)
 @each(_written(*LINES))
 def stdout_clean(event: Event, connection: Connection) -> Opinion:
-    """Judge each line."""
+    """Check that each line is a message."""
     message = event.message
     # Only one revision has batches.
     batch = message if isinstance(message, list) and connection.revision == "2025-03-26" else [message]
@@ -46,7 +46,7 @@ def stdout_clean(event: Event, connection: Connection) -> Opinion:
 
 @stated_rule(moves=["call-tool", "list-all", "ping"], transports=LINES)
 def one_message_a_line(history: History) -> Iterator[Verdict]:
-    """Judge each message, and each run of lines that are a message only when taken together."""
+    """Check that no message is spread over several lines."""
     run: list[Event] = []
     before: Connection | None = None
     for event, connection in _written(*LINES)(history):
@@ -64,7 +64,7 @@ def one_message_a_line(history: History) -> Iterator[Verdict]:
 
 
 LONGEST_RUN: Final = 200
-"""Fewer lines than this are tried as one message. Chosen: indented messages are seldom longer."""
+"""Runs of this many lines or more are not tried as one message. Chosen: indented messages are seldom so long."""
 
 
 def _is_json(text: bytes) -> bool:
@@ -80,7 +80,7 @@ def _is_json(text: bytes) -> bool:
 @stated_rule(moves=["call-tool", "list-all"])
 @each(_written())
 def utf_8(event: Event, connection: Connection) -> Opinion:
-    """Judge each message, and each text that is not JSON where a message should be."""
+    """Check that messages, and texts that are not JSON where a message should be, are UTF-8."""
     if event.kind == "message":
         return None
     # A proxy's error page may be in any encoding; a body that is declared as JSON or an event stream may not.
@@ -100,7 +100,7 @@ def _is_declared(connection: Connection, event: Event) -> bool:
 
 
 def _ended(history: History) -> Iterator[tuple[Event, Connection]]:
-    """Yield the ends of processes as occasions."""
+    """Yield the end of each process that ran as a server, with its connection."""
     for connection in history:
         if connection.transport == "stdio" and connection.close is not None:
             yield connection.close, connection
@@ -109,7 +109,7 @@ def _ended(history: History) -> Iterator[tuple[Event, Connection]]:
 @stated_rule(moves=["close-input"], transports=["stdio"])
 @each(_ended)
 def stdin_close_exits(close: Event, connection: Connection) -> Opinion:
-    """Judge each process whose input was closed first."""
+    """Check that a process exits soon after its input is closed, without being sent a signal."""
     half = next((e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "half closed"), None)
     # The kit closes the input first, then waits, then sends signals; `seconds` counts from the closing.
     if close.sender == "client" and "seconds" in close.facts:
@@ -130,12 +130,12 @@ def stdin_close_exits(close: Event, connection: Connection) -> Opinion:
     "MUST",
     "server",
     "basic/transports#custom-transports",
-    "What a server sends over a WebSocket are messages.",
+    "Send only valid messages over a WebSocket.",
     transports=["websocket"],
     moves=["call-tool", "list-all", "ping"],
 )
 @each(_written("websocket"))
 def websocket_messages(event: Event, _: Connection) -> Opinion:
-    """Judge each message of the WebSocket; batches are judged by other rules."""
+    """Check that each WebSocket message is a JSON-RPC message; other rules judge batches."""
     kept = isinstance(event.message, list) or is_message(event.message)
-    return None if kept else "it is not a message of JSON-RPC"
+    return None if kept else "it is not a JSON-RPC message"

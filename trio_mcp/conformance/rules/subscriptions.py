@@ -41,7 +41,7 @@ __all__: list[str] = []
 LISTENING: Final = ("listen", "listen-twice")
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 
-# The member of a subscription's filter that asks for a notification.
+# The member of a subscription's filter that asks for each notification.
 _FLAGS: Final = {
     "notifications/tools/list_changed": "toolsListChanged",
     "notifications/prompts/list_changed": "promptsListChanged",
@@ -51,14 +51,14 @@ UPDATED: Final = "notifications/resources/updated"
 
 
 def _listens(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
-    """Yield the subscriptions: the response that ended each, or else its request; its connection and its request."""
+    """Yield each subscription: the response that ended it, or else its request's event, then connection and request."""
     for connection, asked in history.requests("subscriptions/listen"):
         if connection.modern and is_proper(connection, asked):
             yield asked.answers[0] if asked.answers else asked.event, connection, asked
 
 
 def _delivered(history: History) -> Iterator[tuple[Event, str, dict[str, Any]]]:
-    """Yield each notification of a subscription, its method, and the filter that was asked for."""
+    """Yield each notification on a subscription, with its method and the filter that the client asked for."""
     for _, connection, asked in _listens(history):
         for event in subscribed(connection, asked):
             yield event, event.message["method"], object_of(asked.params.get("notifications"))
@@ -167,7 +167,7 @@ def nothing_after_listen(end: Event, connection: Connection, asked: RecordedRequ
 
 
 def _end_by_server(connection: Connection, asked: RecordedRequest) -> Event | None:
-    """Return the end of the stream of a subscription over HTTP, if the server ended it properly, without a response."""
+    """Return the event at which the server properly ended a subscription's HTTP stream without a response, if any."""
     exchange = connection.exchanges.get(asked.event.exchange or 0)
     end = exchange.end if exchange is not None and exchange.is_stream else None
     if end is None or asked.answers:
@@ -177,7 +177,7 @@ def _end_by_server(connection: Connection, asked: RecordedRequest) -> Event | No
 
 
 def _cancellation(connection: Connection, asked: RecordedRequest) -> Event | None:
-    """Return the first notification by which the server cancelled a request of the client, if it did."""
+    """Return the first notification with which the server cancelled a client's request, if it did."""
     told = notifications(connection, "server", "notifications/cancelled")
     return next((event for event in told if is_same_id(params_of(event).get("requestId"), asked.id)), None)
 
@@ -207,7 +207,7 @@ def listen_ends_with_result(event: Event, connection: Connection, asked: Recorde
 
 
 SETTLED: Final = 1.0
-"""Seconds after which an announcement can't still be on its way (chosen)."""
+"""Seconds after which an announcement can't still be on its way (arbitrary)."""
 
 _LISTED_CHANGES: Final = {
     "tools/list": ("notifications/tools/list_changed", "tools.listChanged"),
@@ -250,7 +250,7 @@ def list_change_announced(history: History) -> Iterator[Verdict]:
 
 
 def _is_listening(connection: Connection, one: RecordedRequest, other: RecordedRequest, flag: str) -> bool:
-    """Return whether the client should hear of changes the whole time between two requests."""
+    """Return whether the client could expect to be told of changes during the whole time between two requests."""
     if not connection.modern:
         return is_ordered(connection)  # over HTTP a server need not have a stream to announce them on
     start, end = connection.position(one.event), connection.position(other.answers[0])
@@ -273,7 +273,7 @@ def _is_listening(connection: Connection, one: RecordedRequest, other: RecordedR
     "SHOULD",
     "server",
     "schema#notificationsresourcesupdated",
-    "Tell of updates only clients that have subscribed.",
+    "Send updates only to clients that have subscribed.",
     revisions=LEGACY,
     moves=("subscribe", "call-tool", "another-connection"),
 )

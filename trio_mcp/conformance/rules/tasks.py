@@ -1,4 +1,4 @@
-"""Rules for tasks, which only 2025-11-25 has: for a server that lets tools be called as tasks."""
+"""Rules for servers that let tools be called as tasks, which only revision 2025-11-25 has."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["ANOTHER", "NO_TASK"]
 NO_TASK: Final = "no-such-task-"
 """The prefix of the task ids that the kit makes up."""
 ANOTHER: Final = f"{NO_TASK}another"
-"""The id that the kit names in the ``_meta`` of requests about other tasks."""
+"""The made-up task id that the kit puts into the ``_meta`` of requests about real tasks, to mislead a server."""
 
 ONLY: Final = ("2025-11-25",)
 ENDED: Final = ("completed", "failed", "cancelled")
@@ -44,7 +44,7 @@ ABOUT: Final = ("tasks/get", "tasks/result", "tasks/cancel")
 
 RUN: Final = ("task-run", "task-cancelled")
 SHORTEST_ID: Final = 8
-"""The fewest characters of a task id that can't be guessed (chosen: 48 bits in Base64)."""
+"""The least length, in characters, of a task id that can't be guessed (chosen: 48 bits in Base64)."""
 
 # RFC 3339, section 5.6, which the specification links to; but the specification names ISO 8601, which does not require
 # the offset.
@@ -53,14 +53,14 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]
 
 @attrs.define(eq=False)
 class _Task:
-    """A task that a server made.
+    """A task that a server created.
 
     Attributes:
-        id: Its id.
-        asked: The request that became it.
-        made: The response that says so.
+        id: The task's id.
+        asked: The tool call that became the task.
+        made: The response that created the task.
         first: The task as that response describes it.
-        ended: The first event that showed that it had ended, and its status then; None if there was no such event.
+        ended: The first event that showed that the task had ended, and its final status; None if there was none.
     """
 
     id: str
@@ -71,17 +71,17 @@ class _Task:
 
 
 def _offers(connection: Connection, capability: str) -> bool:
-    """Return whether a server of 2025-11-25 has declared a capability."""
+    """Return whether a server speaks 2025-11-25 and has declared a capability."""
     return connection.revision in ONLY and declares(connection.server_capabilities, capability)
 
 
 def _calls(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
-    """Yield the answered tool calls of 2025-11-25."""
+    """Yield the tool calls in revision 2025-11-25 that got a response."""
     return (call for call in about("tools/call")(history) if call[1].revision in ONLY)
 
 
 def _tasks(history: History) -> Iterator[tuple[Event, Connection, _Task]]:
-    """Yield each task that a call became: the response that says so, its connection, and what is known of the task."""
+    """Yield each task that a server created: the response that created it, the connection, and the task."""
     for connection in history:
         if _offers(connection, CALLS):
             for task in _of(connection).values():
@@ -93,7 +93,7 @@ def _of(connection: Connection) -> dict[str, _Task]:
     for asked in connection.requests:
         task = (asked.result or {}).get("task") if asked.method == "tools/call" and "task" in asked.params else None
         if isinstance(task, dict) and isinstance(task.get("taskId"), str) and is_proper(connection, asked):
-            # Ids that come twice are for `task_id_unique`; here the first task keeps its id.
+            # Duplicate ids are left to `task_id_unique`; here the first task keeps the id.
             found.setdefault(task["taskId"], _Task(task["taskId"], asked, asked.answers[0], task))
     # `_states` goes by request, but a status notification may report the end before any response does.
     for event, state in sorted(_states(connection), key=lambda each: connection.position(each[0])):
@@ -104,7 +104,7 @@ def _of(connection: Connection) -> dict[str, _Task]:
 
 
 def _states(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
-    """Yield each state of a task that the server reported, after the event that reports it."""
+    """Yield each state of a task that the server reported, preceded by the event that reports it."""
     for asked in connection.requests:
         result = asked.result
         if result is None:
@@ -121,14 +121,14 @@ def _states(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
 
 
 def _said(history: History) -> Iterator[tuple[Event, Connection, dict[str, Any]]]:
-    """Yield the states of tasks that servers of 2025-11-25 reported."""
+    """Yield each task state that a server reported in revision 2025-11-25, with its event and connection."""
     for connection in history:
         if connection.revision in ONLY:
             yield from ((event, connection, state) for event, state in _states(connection))
 
 
 def _about(*methods: str) -> Occasions[Connection, RecordedRequest, _Task]:
-    """Return the answered requests of these methods, about tasks that the server made, as occasions."""
+    """Return a function that yields each request about a task of the server that has a response, for these methods."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, _Task]]:
         # Tasks are found once for each connection: finding them for each request would take a pass over all requests
@@ -143,21 +143,21 @@ def _about(*methods: str) -> Occasions[Connection, RecordedRequest, _Task]:
 
 
 def _after(connection: Connection, asked: RecordedRequest, event: Event) -> bool:
-    """Return whether a request was sent after an event had come."""
+    """Return whether a request was sent after an event."""
     return connection.position(asked.event) > connection.position(event)
 
 
 def _support(connection: Connection, asked: RecordedRequest) -> str | None:
-    """Return the `taskSupport` of the tool of a call, as it was listed; None if the tool was not listed."""
+    """Return the ``taskSupport`` of the called tool, as the server lists it; None if the tool was not listed."""
     tool = connection.tools.get(asked.params.get("name", ""))
     if tool is None:
         return None
-    # A tool that doesn't say forbids tasks (Tool-Level Negotiation).
+    # A tool without this member forbids tasks (Tool-Level Negotiation).
     execution = object_of(tool.get("execution"))
     return str(execution.get("taskSupport", "forbidden"))
 
 
-# --- making them ------------------------------------------------------------------------------------------------------
+# --- creating tasks ---------------------------------------------------------------------------------------------------
 
 
 @stated_rule(moves=RUN)
@@ -179,7 +179,7 @@ def task_created(_: Event, connection: Connection, asked: RecordedRequest) -> Op
 def task_begins_working(_: Event, _connection: Connection, task: _Task) -> Opinion:
     if task.first.get("status") == "working":
         return None
-    # A task that was updated may have gone on since.
+    # A task that was updated may have changed its status since.
     updated = task.first.get("createdAt") != task.first.get("lastUpdatedAt")
     return UNDECIDED if updated else f"a new task, never updated, has the status {task.first.get('status')!r}"
 
@@ -329,7 +329,7 @@ def task_capability_declared(_: Event, connection: Connection, _state: dict[str,
     return None if declared else "the server runs tasks, but does not declare the capability"
 
 
-# --- what becomes of them -----------------------------------------------------------------------------------------
+# --- what becomes of tasks ----------------------------------------------------------------------------------------
 
 
 @stated_rule(moves=RUN)
@@ -416,7 +416,7 @@ def task_result_final(history: History) -> Iterator[Verdict]:
         plain = {name: value for name, value in asked.result.items() if name != "_meta"}
         first = given.setdefault((connection.number, task.id), plain)
         if problem is None and first != plain:
-            problem = "it is another result than before"
+            problem = "it differs from the result before"
         yield judged(problem is None, answer, f"the result of a call as a task: {problem}")
 
 
@@ -456,10 +456,10 @@ def _related(holder: Any) -> Any:
 )
 @each(_about("tasks/get"))
 def task_id_parameter_wins(_: Event, _connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
-    # An error is let through, because the task may have expired; only a result shows which task the server went by.
-    if meta.RELATED_TASK not in asked.meta:
+    # Only a result shows which task the server went by. An error doesn't: the task may have expired.
+    if meta.RELATED_TASK not in asked.meta or asked.result is None:
         return UNDECIDED
-    if asked.result is None or asked.result.get("taskId") == task.id:
+    if asked.result.get("taskId") == task.id:
         return None
     return f"taskId is {task.id!r}, and the response is {_shown(asked)} of {asked.result.get('taskId')!r}"
 

@@ -35,13 +35,13 @@ CALLING: Final = ("call-tool", "calls-at-once", "call-with-progress")
 
 
 def _listed(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
-    """Yield each tool that was listed, after the response that lists it."""
+    """Yield each listed tool, preceded by the response that lists it."""
     for _, asked in history.requests("tools/list"):
         yield from ((asked.answers[0], tool) for tool in objects_of((asked.result or {}).get("tools")))
 
 
 def _schemas(history: History) -> Iterator[tuple[Event, str, dict[str, Any]]]:
-    """Yield each schema of a listed tool: the response that lists it, what a problem calls it, and the schema."""
+    """Yield each schema of a listed tool: the response that lists it, a name for use in messages, and the schema."""
     for event, tool in _listed(history):
         for key in ("inputSchema", "outputSchema"):
             if isinstance(tool.get(key), dict):
@@ -58,7 +58,7 @@ def tool_input_schema_valid(_: Event, tool: dict[str, Any]) -> Opinion:
 @stated_rule(moves=LISTING)
 @each(_schemas)
 def schemas_valid(_: Event, what: str, schema: dict[str, Any]) -> Opinion:
-    """Judge a schema by the meta-schema of its dialect."""
+    """Check that a schema is valid according to the meta-schema of its dialect."""
     import jsonschema_rs  # loaded only where schemas are checked
 
     dialect = schema.get("$schema", DIALECTS[0])
@@ -125,7 +125,7 @@ def list_order_stable(history: History) -> Iterator[Verdict]:
 
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A field name (RFC 9110, section 5.6.2)."""
+"""The form of an HTTP field name (RFC 9110, section 5.6.2)."""
 
 
 @stated_rule(sentence="Annotate arguments with `x-mcp-header` as the rules for it say.", moves=LISTING)
@@ -139,7 +139,7 @@ def header_annotation_valid(_: Event, tool: dict[str, Any]) -> Opinion:
 
 
 def _annotations(schema: Any, reachable: bool) -> Iterator[tuple[Any, Any, bool]]:
-    """Yield each annotation, the type it is on, and whether a chain of properties leads to it from the root."""
+    """Yield each ``x-mcp-header`` in a schema, the type it annotates, and whether a chain of properties leads to it."""
     for key, inner in object_of(schema).items():
         # Below other keywords an annotation does not mean a single argument, so Schema Extension makes it invalid.
         chained = reachable and key == "properties"
@@ -178,7 +178,7 @@ def _annotation_problem(found: list[tuple[Any, Any, bool]]) -> str | None:
 
 
 def _called(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str, Any]]]:
-    """Yield the answered calls of listed tools whose definition is the same in all lists."""
+    """Yield each call of a tool with the same definition in all lists: response, request and definition."""
     definitions: dict[str, list[dict[str, Any]]] = {}
     for _, tool in _listed(history):
         definitions.setdefault(str(tool.get("name")), []).append(tool)
@@ -191,7 +191,7 @@ def _called(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str
 
 
 def _called_wrongly(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str, Any], str]]:
-    """Yield the calls with arguments that do not conform to the tool's schema, and how they depart from it."""
+    """Yield the calls with arguments that do not conform to the tool's input schema, each with the problem."""
     for answer, asked, tool in _called(history):
         problem = schema_problem(history, tool.get("inputSchema"), asked.params.get("arguments", {}))
         if problem is not None:
@@ -216,7 +216,7 @@ def tool_arguments_validated(_: Event, asked: RecordedRequest, tool: dict[str, A
 
 
 def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
-    """Return whether arguments may have been checked and converted, such as a string to a number.
+    """Return whether a server that checks arguments may still have accepted these, by converting or dropping values.
 
     The specification requires a check. It does not forbid converting "5" to 5, or dropping an unknown member.
     """
@@ -243,7 +243,7 @@ def tool_errors_in_result(_: Event, asked: RecordedRequest, _tool: dict[str, Any
 
 
 def _called_in_vain(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
-    """Yield the answered calls of tools that are not in the list of tools, which was read to its end."""
+    """Yield the calls of tools that are not in the list of tools, provided that the whole list was read."""
     for answer, connection, asked in about("tools/call")(history):
         if is_unknown(connection, "tools/list", asked.params.get("name")):
             yield answer, connection, asked
@@ -321,7 +321,7 @@ def structured_content_as_text(_: Event, _connection: Connection, asked: Recorde
 
 
 def _repeats(text: str, structured: Any) -> bool:
-    """Return whether an older client learns all of the structured content from a text."""
+    """Return whether a text gives an older client all of the structured content."""
     if _holds(text, structured):
         return True
     # Until 2025-11-25, a value that is not an object needs an object around it. FastMCP, the Python SDK and our own

@@ -42,7 +42,7 @@ from trio_mcp.types import error_codes, meta
 __all__ = ["LEVELS", "NO_CURSOR"]
 
 NO_CURSOR: Final = "no:such:cursor:"
-"""The prefix of the cursors that the kit makes up; any other cursor may have been given before a transcript began."""
+"""The prefix of the cursors that the kit makes up; any other may have been issued before the transcript began."""
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, least severe first."""
@@ -54,7 +54,7 @@ PROGRESS: Final = ("call-with-progress", "calls-at-once")
 
 
 def _progress(history: History) -> Iterator[tuple[Event, Connection, Any]]:
-    """Yield the server's progress notifications, with their tokens; 5.0 is the number 5 in JSON."""
+    """Yield the server's progress notifications, with their tokens; 5.0 becomes 5, the same number in JSON."""
     for event, connection in notified("server", "notifications/progress")(history):
         if isinstance(event.message.get("params"), dict):
             token = event.message["params"].get("progressToken")
@@ -62,7 +62,7 @@ def _progress(history: History) -> Iterator[tuple[Event, Connection, Any]]:
 
 
 def _asked_progress(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
-    """Yield the requests with a progress token of their own."""
+    """Yield the requests with a progress token that no other request has."""
     for connection, asked in history.requests():
         token = asked.meta.get(meta.PROGRESS_TOKEN)
         if token is not None and len(connection.givers(token)) == 1:
@@ -120,11 +120,11 @@ def _is_number(value: Any) -> bool:
 # --- ping -------------------------------------------------------------------------------------------------------------
 
 PROMPTLY: Final = 5.0
-"""Seconds within which a ping must be answered. Chosen: "promptly" gives no number, but longer is surely not prompt."""
+"""Seconds within which a ping must be answered. Chosen: the specification only says "promptly"."""
 
 
 def _pings(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
-    """Yield the pings that must be answered: the response to each, or the mark that says that none came in time."""
+    """Yield the pings that a server must respond to, each with its response, or the mark that says that none came."""
     for connection, asked in history.requests("ping"):
         if not is_plain(connection, asked.event) or connection.uses(asked.id) != 1 or connection.hello is None:
             continue
@@ -283,7 +283,7 @@ def completion_errors(_: Event, connection: Connection, asked: RecordedRequest) 
 
 
 def _made_up_cursors(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
-    """Yield the responses to requests for lists with a cursor that the kit made up, and the requests."""
+    """Yield each request for a list with a cursor that the kit made up, preceded by its response."""
     given = {(asked.method, repr((asked.result or {}).get("nextCursor"))) for _, asked in history.requests(*LISTS)}
     for answer, _, asked in about(*LISTS)(history):
         cursor = asked.params.get("cursor")

@@ -1,1 +1,1 @@
-"""The other side of a check: a generated server, for clients that are checked."""
+"""A generated server that the kit runs in order to check the client that connects to it."""

@@ -28,18 +28,18 @@ RETRY: Final = 0.01
 """Seconds after which a client is asked to resume a stream that was cut (chosen: short, so that no example waits
 long)."""
 QUIET_TURNS: Final = ("plain", "error", "extra", "gone")
-"""The turns that send one message, so that a response without a stream can carry them."""
+"""The ways of responding (``Script.turns``) that send a single message, which a response in JSON can carry."""
 
 
 @attrs.define(eq=False)
 class _Session:
-    """A session; in the modern era, or if the server gives no session, the client as a whole.
+    """A session; in the modern era, or if the server assigns no session ids, the client as a whole.
 
     Attributes:
-        number: The number of the connection.
+        number: The number of the connection, in the events.
         id: The session's id; empty if it has none.
-        server: The server that handles its messages.
-        owed: The messages that are still due on streams that were cut, by the id of their last event.
+        server: The server that handles the session's messages.
+        owed: The messages that are still due on streams that were cut, by the id of each stream's last event.
     """
 
     number: int
@@ -53,7 +53,7 @@ class HttpServing:
 
     Args:
         script: The script of the server.
-        tape: Records everything that passes.
+        tape: Records all the traffic.
         deadline: Seconds that the client has to respond to a request from the server.
         guard: Refuses requests from web pages; None if only the client can connect.
     """
@@ -225,7 +225,7 @@ class HttpServing:
 
 @attrs.define(eq=False)
 class _Place:
-    """Writes and notes the response to an HTTP request."""
+    """Writes the response to an HTTP request, and records it on the tape."""
 
     tape: Tape
     wire: H11Stream
@@ -233,7 +233,7 @@ class _Place:
     exchange: int
 
     def note(self, kind: Kind, sender: Sender = "server", **more: Any) -> None:
-        """Note an event of this exchange."""
+        """Record an event of this exchange on the tape."""
         self.tape.note(kind, sender, connection=self.number, exchange=self.exchange, **more)
 
     async def _head(self, status: int, headers: list[tuple[str, str]], session_id: str = "") -> None:
@@ -250,12 +250,12 @@ class _Place:
         await trio.lowlevel.checkpoint()
 
     async def plain(self, status: int) -> None:
-        """Respond with only a status."""
+        """Respond with a status and an empty body."""
         await self._head(status, [("content-length", "0")])
         await self.end()
 
     async def json(self, answers: list[Any], session_id: str) -> None:
-        """Respond with a message."""
+        """Respond with the first of the messages, in JSON; with an empty body if there are none."""
         body = json.dumps(answers[0]).encode() if answers else b""
         headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
         await self._head(200, headers, session_id)
@@ -265,11 +265,11 @@ class _Place:
         await self.end()
 
     async def stream_head(self, session_id: str = "") -> None:
-        """Begin a stream."""
+        """Begin a response that is a stream of events."""
         await self._head(200, [("content-type", "text/event-stream"), ("cache-control", "no-store")], session_id)
 
     async def streamed(self, produce: Callable[[Send], Awaitable[None]], session_id: str = "") -> None:
-        """Respond with a stream of what a function sends; the function is cancelled if the client leaves."""
+        """Respond with a stream of the messages that a function sends; cancel the function if the client leaves."""
         await self.stream_head(session_id)
 
         async def send(message: Any) -> None:
@@ -303,7 +303,7 @@ class _Place:
 
 
 async def _answers(session: _Session, message: Any, turn: str = "plain") -> list[Any]:
-    """Return the messages with which a session responds to a message."""
+    """Return all the messages that a session's server sends in response to a message."""
     answers: list[Any] = []
 
     async def keep(answer: Any) -> None:

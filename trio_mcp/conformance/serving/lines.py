@@ -1,4 +1,4 @@
-"""A generated server over a stream of bytes: each message is a line."""
+"""Runs a generated server over a stream of bytes in which each message is a line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from trio_mcp.conformance.transcript.tape import Tape
 __all__ = ["serve_lines"]
 
 MAX_LINE: Final = 16 * 1024 * 1024
-"""Bytes of a line, at most (chosen): a client that writes more without a newline is cut off."""
+"""The most bytes in a line (arbitrary): a client that writes more without a newline is cut off."""
 
 
 async def serve_lines(
     server: ScriptedServer, stream: trio.abc.Stream, tape: Tape, *, number: int, transport: str
 ) -> None:
-    """Serve a client until it closes the stream, and note everything that passes on a tape."""
+    """Serve a client until it closes the stream, and record all messages on the tape."""
     tape.note("open", "client", connection=number, transport=transport)
     turn = trio.Lock()
 

@@ -74,7 +74,7 @@ SCHEMAS: Final[tuple[dict[str, Any], ...]] = (
     },
 )
 BASE: Final = "https://base.invalid"
-"""A placeholder for the URL of the server, until that is known."""
+"""A placeholder for the server's URL, until the URL is known."""
 # A client must not load this schema's reference by itself.
 REMOTE: Final[dict[str, Any]] = {
     "type": "object",
@@ -93,7 +93,7 @@ DECLARABLE: Final = ("tools", "resources", "prompts", "logging", "completions")
 
 @attrs.frozen
 class Script:
-    """A generated server.
+    """The script of a generated server: what the server declares and lists, and how it responds.
 
     Attributes:
         revision: The revision that it speaks.
@@ -104,9 +104,9 @@ class Script:
         prompts: Its prompts.
         pages: How many items a page of a list has.
         blank: Whether the second page of the list of tools has an empty cursor.
-        turns: How it responds to each request after the opening in turn; after the last of these, plainly.
+        turns: How it responds to the requests after the opening, one by one; all further ones get a plain response.
         streams: Whether its responses over HTTP are always streams, and not JSON where a single message is enough.
-        has_session: Whether it gives a session over HTTP, in the legacy era.
+        has_session: Whether it assigns a session id over HTTP, in the legacy era.
         listens: Whether it offers a stream for its own messages over HTTP, in the legacy era.
     """
 
@@ -180,9 +180,9 @@ def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
 
 @st.composite
 def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) -> Script:
-    """Generate servers of a revision."""
+    """Generate scripts of servers that speak a revision."""
     legacy = revision in LEGACY_REVISIONS
-    # Turns of one era are as likely as turns of both.
+    # Turns that only this era has are as likely as those that both have.
     own = sorted(LEGACY_TURNS if legacy else MODERN_TURNS)
     turns = st.sampled_from(sorted(EVERY_TURN)) | st.sampled_from(own)
     uris = draw(st.lists(st.sampled_from(URIS), max_size=3, unique=True))

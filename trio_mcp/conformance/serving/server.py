@@ -48,12 +48,12 @@ INFO: Final = {"name": "generated server", "version": "1"}
 
 
 def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return questions that a client with these capabilities can be asked: method and parameters.
+    """Return the questions that a client with these capabilities may be asked, each with its method and parameters.
 
     Args:
-        declared: The capabilities.
+        declared: The client's capabilities.
         revision: The revision spoken.
-        base: The beginning of URLs to which the questions lead.
+        base: The beginning of the URLs in the questions.
     """
     sampling, modes = declared.get("sampling"), declared.get("elicitation")
     found: list[tuple[str, dict[str, Any]]] = []
@@ -106,11 +106,11 @@ ICON: Final = "/icon.png"
 """The path of an icon, which redirects to `MOVED` on another origin."""
 MOVED: Final = "/moved.png"
 FOREIGN: Final = "/foreign.png"
-"""The path of an icon that is on another origin from the beginning."""
+"""The path of an icon whose URL names another origin, so that no redirect is needed."""
 
 
 def elsewhere(base: str) -> str:
-    """Return a URL of the same server that is another origin."""
+    """Return a URL of the same server that belongs to another origin."""
     # Origins are compared as text (RFC 6454, section 5), so this is another origin, and needs no second server.
     return base.replace("127.0.0.1", "localhost")
 
@@ -119,11 +119,11 @@ class ScriptedServer:
     """A generated server, for one session of one client.
 
     Args:
-        script: Its script.
-        tape: Records which of its requests got no response in time.
+        script: The script that the server follows.
+        tape: Records which of the server's requests got no response in time.
         number: The number of the connection.
-        deadline: Seconds that the client gets for a response.
-        base: The beginning of the URLs that it gives.
+        deadline: Seconds that the client has to respond to a request from the server.
+        base: The beginning of the URLs that the server sends.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class ScriptedServer:
         self._newest = trio.Event()
 
     def next_turn(self, message: Any) -> str:
-        """Return how to handle a message, and count it; the opening and notifications are handled plainly."""
+        """Return the script's next way of responding; ``plain`` for a message that uses none up, such as a retry."""
         # A client whose opening fails does nothing more, so no later turn would ever be reached.
         if not is_request(message) or message["method"] in ("initialize", "server/discover", "subscriptions/listen"):
             return "plain"
@@ -155,7 +155,7 @@ class ScriptedServer:
         return turns[self._turn - 1] if self._turn <= len(turns) else "plain"
 
     async def take(self, message: Any, send: Send, turn: str = "plain") -> None:
-        """Handle a message of the client. A request that is cancelled ends without a response."""
+        """Handle a message from the client. A request that is cancelled ends without a response."""
         if is_response(message):
             if (waiting := self._replies.get(id_key(message.get("id")))) is not None:
                 waiting.set()
@@ -205,7 +205,7 @@ class ScriptedServer:
         await trio.sleep_forever()
 
     async def _before(self, turn: str, params: dict[str, Any], send: Send) -> None:
-        """Send the messages that come before the response."""
+        """Do what the script requires before the response: send messages, ask questions, or wait."""
         if turn in INSERTED:
             await send(INSERTED[turn])
         elif turn == "late":
@@ -224,7 +224,7 @@ class ScriptedServer:
             await self._notify(turn, params, send)
 
     async def _notify(self, turn: str, params: dict[str, Any], send: Send) -> None:
-        """Send the notifications of a turn, if they are allowed."""
+        """Send the notifications that the script requires, if they are allowed."""
         fields = object_of(params.get("_meta"))
         declared = self.script.declared
         if turn == "progress" and (token := fields.get(meta.PROGRESS_TOKEN)) is not None:
@@ -309,7 +309,7 @@ class ScriptedServer:
         return found
 
     def _content(self, method: str, params: dict[str, Any]) -> dict[str, Any] | str:
-        """Return the content of a result, or what is wrong with the request."""
+        """Return the content of a result, or a message that says what is wrong with the request."""
         script = self.script
         opens = {True: ("server/discover",), False: ("initialize", "ping", "logging/setLevel")}
         # Clients that support both eras recognize an old server by this error, so it must be the right one.
@@ -364,7 +364,7 @@ class ScriptedServer:
         return page
 
     def _shown(self, items: Sequence[Any]) -> list[Any]:
-        """Return items with icons, where the revision has them, and with the URLs of this server."""
+        """Return items with this server's URL in place of the placeholder, and with icons if the revision has them."""
         urls = (self._base + ICON, elsewhere(self._base) + FOREIGN)
         icons = {"icons": [{"src": url, "mimeType": "image/png"} for url in urls]}
         shown = [{**item, **icons} if self.script.revision >= "2025-11-25" else item for item in items]

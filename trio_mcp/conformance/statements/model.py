@@ -1,4 +1,4 @@
-"""The statements as data: where each is written, what it asks in our words, and what checks it."""
+"""The specification's statements as data: where each is written, what it asks in our words, and what checks it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NOT_OBSERVABLE = {
     "outside": "It binds, or happens at, something other than the client and the server of a connection: an author, a "
     "document, an operator, a model, an intermediary, another transport, a web page.",
 }
-"""Why a peer can't observe a statement."""
+"""The reasons why a peer can't observe whether a statement is kept, each under a key that names it."""
 
 AUTHORIZATION = "authorization"
-"""Marks what belongs to authorization, which the kit does not check."""
+"""Marks statements about authorization, which the kit does not check."""
 
 UNCHECKED = "unchecked"
 SPECIFICATION = "https://modelcontextprotocol.io/specification"
@@ -46,8 +46,8 @@ class Location:
 
     Attributes:
         revision: The revision.
-        section: The page below the revision, and the anchor.
-        hash: The first eight digits of the SHA-256 of the sentence without markup.
+        section: The page within the revision, and the anchor.
+        hash: The first eight hexadecimal digits of the SHA-256 of the sentence without markup.
     """
 
     revision: str
@@ -69,12 +69,12 @@ class Statement:
 
     Attributes:
         text: What it asks, in our words.
-        keyword: How strongly.
-        binds: Who is bound.
+        keyword: The word that says how binding it is.
+        binds: The side that is bound.
         places: Where it is written.
         rules: The ids of the rules that check it.
         reason: Why no rule checks it: a key of `NOT_OBSERVABLE`, or `AUTHORIZATION`; empty if it can be observed.
-        owns: Those of the rules that other statements name, too, but that take their sentence from this one.
+        owns: The rules that other statements name as well, but that take their sentence from this one.
         since: The first revision of the legacy era that makes the demand; empty if all of them do.
     """
 
@@ -89,29 +89,29 @@ class Statement:
 
     @property
     def observable(self) -> bool:
-        """Whether a peer can observe it."""
+        """Whether a peer can observe if the statement is kept."""
         return not self.reason
 
     @property
     def checked(self) -> bool:
-        """Whether a rule checks it."""
+        """Whether a rule checks the statement."""
         return bool(self.rules)
 
 
 @cache
 def statements() -> tuple[Statement, ...]:
     """Return every statement, in the order of the specification's pages."""
-    # By `importlib.resources`, so that the tables are found in a zipped package as well.
+    # `importlib.resources` finds the tables in a zipped package as well.
     folder = files(__package__)
     tables = sorted((table for table in folder.iterdir() if table.name.endswith(".txt")), key=lambda table: table.name)
     return tuple(each for table in tables for each in _read(table.read_text(encoding="utf-8"), table.name))
 
 
 def _read(text: str, name: str) -> Iterator[Statement]:
-    """Read a table: for each statement its text, below keyword, whom it binds and what checks it, then its places.
+    """Read a table of statements: each has its text, then its keyword, side and rules, then its places.
 
-    A star behind a rule marks the statement that it takes its sentence from, where several name it. ``since`` names the
-    first revision with the demand, where that is not the oldest.
+    A star after a rule marks the statement that the rule takes its sentence from, if several statements name the rule.
+    ``since`` names the first revision that makes the demand, if that is not the oldest.
     """
     for row in text.strip().split("\n\n"):
         words, title, *where = row.splitlines()

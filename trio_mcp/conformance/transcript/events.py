@@ -1,4 +1,4 @@
-"""One thing that happened between a client and a server. A transcript is a sequence of these."""
+"""The events of a transcript, each of which is one thing that happened between a client and a server."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import attrs
 __all__ = ["Event", "Kind", "Sender"]
 
 Sender: TypeAlias = Literal["client", "server", "kit"]
-"""Who caused an event; ``kit`` for what the kit itself has to say."""
+"""Who caused an event; ``kit`` for a note of the kit itself."""
 
 Kind: TypeAlias = Literal["open", "message", "text", "request", "response", "end", "close", "mark"]
 """The kind of an event:
 
-* ``open``: a connection was opened; over HTTP, a client began whose exchanges follow. Facts: ``transport``.
+* ``open``: a connection was opened; over HTTP, a client appeared, and its exchanges follow. Facts: ``transport``.
 * ``message``: a JSON value arrived or was sent, whether it is a valid message or not; ``message`` contains it. Facts:
   over server-sent events ``event_id``, ``event`` and ``retry`` (in seconds) if the event has them.
 * ``text``: bytes that are not JSON; ``text`` contains them.
@@ -50,11 +50,11 @@ class Event:
         kind: See `Kind`.
         sender: Who caused it.
         connection: The number of the connection, from 0; over HTTP the number of the client.
-        exchange: The number of the HTTP exchange that it belongs to, if any.
+        exchange: The number of the HTTP exchange that the event belongs to, if any.
         time: Seconds since the transcript began.
         message: The JSON value of a message.
         text: Bytes that are not JSON.
-        facts: The other facts, by kind.
+        facts: Further facts; their names depend on the kind.
     """
 
     kind: Kind
@@ -68,5 +68,5 @@ class Event:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of an HTTP request or response by lower-case name; the last of each name."""
+        """The headers of an HTTP request or response by lower-case name; if a name is repeated, the last value."""
         return {name.lower(): value for name, value in self.facts.get("headers", ())}

@@ -1,4 +1,4 @@
-"""Files of transcripts: JSON lines, the first of which says what the file is.
+"""Transcript files: lines of JSON, the first of which says what the file is.
 
 Every other line is an event, with its time, its sender, its kind and its facts. Data that is not JSON is kept as text,
 or as Base64 if it is not UTF-8. Secrets are masked before a line is written.
@@ -33,25 +33,26 @@ __all__ = [
 ]
 
 FORMAT: Final = "trio-mcp"
-"""The key of the first line that says what the file is."""
+"""The key in a file's first line under which the file says what it is."""
 
 VERSION: Final = 1
 MAX_FILE = 256 * 1024 * 1024
-"""Bytes. Chosen: enough for hours of a busy session, and small enough to fit into memory as events."""
+"""The largest file that can be read, in bytes. Chosen: enough for hours of a busy session, and small enough to fit into
+memory as events."""
 MAX_EVENTS = 1_000_000
-"""The most events of a transcript. Chosen for the same reasons as its size."""
+"""The most events that a transcript may have. Chosen for the same reasons as ``MAX_FILE``."""
 
 _KINDS: Final = frozenset(get_args(Kind))
 _SENDERS: Final = frozenset(get_args(Sender))
 
 
 class TranscriptError(TrioMcpError):
-    """A file is not a transcript, or is malformed: the message says where, and what is wrong."""
+    """A file can't be read, is not a transcript, or is malformed: the message says what is wrong, and where."""
 
 
 @attrs.frozen
 class Transcript:
-    """The content of a file.
+    """The content of a transcript file.
 
     Attributes:
         events: The events.
@@ -88,13 +89,13 @@ class TranscriptWriter:
 
 
 class FileTape(Tape):
-    """A tape whose events are written as they happen.
+    """A tape that writes its events to a file as they happen, and keeps none in memory.
 
     Args:
         writer: Writes the events.
 
     Attributes:
-        count: How many events there were.
+        count: How many events have been recorded.
     """
 
     def __init__(self, writer: TranscriptWriter) -> None:
@@ -127,10 +128,10 @@ def write_transcript(path: str | Path, events: Iterable[Event], **about: Any) ->
 
 
 def read_object(path: str | Path) -> Mapping[str, Any]:
-    """Read a file of the kit that is one JSON object, or the first line of one that has many.
+    """Return the JSON object that a file of the kit consists of, or that is its first line if there are more.
 
     Raises:
-        TranscriptError: If the file can't be read, or is not one of the kit.
+        TranscriptError: If the file can't be read, or is not a file of the kit.
     """
     return _first(path, _content(path))
 
@@ -139,7 +140,7 @@ def kind_of_file(path: str | Path) -> str:
     """Return what a file of the kit says it is: ``transcript``, or ``plan`` for the steps that lead to a failure.
 
     Raises:
-        TranscriptError: If the file can't be read, or is not one of the kit.
+        TranscriptError: If the file can't be read, or is neither of these.
     """
     kind = read_object(path).get(FORMAT)
     if kind not in ("transcript", "plan"):
@@ -148,7 +149,7 @@ def kind_of_file(path: str | Path) -> str:
 
 
 def read_transcript(path: str | Path) -> Transcript:
-    """Read a transcript.
+    """Read a transcript from a file.
 
     Raises:
         TranscriptError: If the file can't be read, is not a transcript, or has a malformed line.
@@ -216,7 +217,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 def as_line(event: Event) -> dict[str, Any]:
     """Return an event as the JSON object of a line in a file; its secrets must have been masked."""
-    # The time is rounded to microseconds: more digits on every line would only be noise of the clock.
+    # The time is rounded to microseconds: more digits on every line would only be clock noise.
     line: dict[str, Any] = {"time": round(event.time, 6), "sender": event.sender, "kind": event.kind}
     if event.connection:
         line["connection"] = event.connection

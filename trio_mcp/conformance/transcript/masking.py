@@ -1,4 +1,4 @@
-"""Masks the secrets of a transcript, before anything is written to a file or shown.
+"""Masks the secrets in a transcript before anything is written to a file or shown.
 
 `trio_mcp._secrets` defines what counts as a secret. A masked value keeps its type, so that a masked message is still a
 valid one. Members that the protocol itself defines, such as ``progressToken``, are not masked.
@@ -18,8 +18,8 @@ from trio_mcp.conformance.transcript.events import Event
 __all__ = ["Masker"]
 
 MAX_DEPTH = 200
-"""The depth to which masking looks into a value; anything deeper is masked whole. Chosen: Python's own limit is near
-1000."""
+"""The depth to which masking looks into a value; anything deeper is masked whole. Chosen: Python's recursion limit is
+near 1000."""
 MAX_SESSIONS = 10_000
 """How many session ids a masker remembers."""
 
@@ -66,7 +66,7 @@ class _Where:
 
 
 class Masker:
-    """Masks the secrets of one transcript.
+    """Masks the secrets in one transcript.
 
     Each session id is replaced by a name, ``session-1`` and so on, so that a reader can still distinguish sessions.
     """
@@ -103,7 +103,7 @@ class Masker:
 
         Args:
             value: The value; it is not changed.
-            name: The name of its member.
+            name: The name of the member that contains the value.
         """
         return self._masked(value, _as(name, value), _Where(name))
 

@@ -1,4 +1,4 @@
-"""A tape: records events as they happen, and lets tasks wait for them."""
+"""The tape, which records events as they happen and lets tasks wait for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Tape"]
 
 
 class Tape:
-    """Records events.
+    """Records events as they happen, and lets tasks wait for them.
 
     Attributes:
         events: The events so far, in order.
@@ -31,7 +31,7 @@ class Tape:
 
     @property
     def is_full(self) -> bool:
-        """Whether the tape has as many events as it may."""
+        """Whether the tape has reached its limit of events."""
         return len(self.events) >= self.most
 
     def note(
@@ -54,9 +54,9 @@ class Tape:
         return event
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until a condition, checked after each event, is true; return False if it is not within the timeout.
+        """Wait until a condition is true, checked after each event; return False if the timeout passes first.
 
-        When cancelled, nothing is lost.
+        No event is lost if this is cancelled.
         """
         with trio.move_on_after(timeout):
             # The condition is checked first: it may be true already, and no further event may come.

@@ -1,1 +1,1 @@
-"""Raw connections to a target: they send what no library would, and see everything that comes."""
+"""Raw connections to a target: they send what no library would, and see everything that arrives."""

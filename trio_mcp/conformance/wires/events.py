@@ -11,7 +11,7 @@ __all__ = ["EventSplitter"]
 
 
 class EventSplitter:
-    """Splits an event stream into events, wherever its chunks begin and end."""
+    """Splits an event stream into events; chunks of the stream may begin and end anywhere."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -23,7 +23,7 @@ class EventSplitter:
     def feed(self, chunk: bytes | bytearray) -> Iterator[tuple[bytes, dict[str, Any]]]:
         """Yield each complete event: its data, and any ``event_id``, ``event`` and ``retry`` (in seconds) that it has.
 
-        An event without data is yielded, too, if it has any of the others.
+        An event without data is yielded, too, if it has any of these fields.
 
         Raises:
             TooMuch: If an event has more than `LONGEST` bytes.

@@ -1,4 +1,4 @@
-"""h11 over a Trio stream: the only loop of the kit that reads HTTP/1.1."""
+"""HTTP/1.1 over a Trio stream, through h11: the kit has no other loop that reads HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 """The exceptions that a stream raises once either side has ended the connection."""
 
 HEAD_SIZE: Final = 256 * 1024
-"""Bytes that the head of a response may have (chosen)."""
+"""The most bytes that the head of a response may have (arbitrary)."""
 
 
 class H11Stream:
@@ -95,7 +95,7 @@ class H11Stream:
         return True
 
     async def send(self, *events: Any) -> None:
-        """Send events in one piece."""
+        """Send h11 events in a single write."""
         await self.stream.send_all(b"".join(self._h11.send(event) or b"" for event in events))
 
     async def refuse(self, status: int, text: str) -> None:

@@ -1,4 +1,4 @@
-"""HTTP by hand: the kit determines every header and byte of a request, and sees every one of a response."""
+"""Wires that speak HTTP by hand: the conformance kit chooses every byte it sends, and sees every byte it receives."""
 
 from __future__ import annotations
 
@@ -46,32 +46,33 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 __all__ = ["Connect", "http_wire"]
 
 Connect = Callable[[], Awaitable[trio.abc.Stream]]
-"""Opens a connection to the server."""
+"""A function that opens a connection to the server."""
 
 REUSED_WITHIN: Final = 1.0
-"""Seconds for which a connection is kept for the next request. Chosen: servers keep theirs for longer than that."""
+"""Seconds for which an idle connection may be reused. An arbitrary choice, shorter than servers usually keep theirs."""
 
 HEAD_TIMEOUT: Final = 2.0
-"""Seconds to wait for a GET's response to begin, and for a session to end (chosen)."""
+"""Seconds to wait for the response to a GET to begin, or for a session to end (arbitrary)."""
 
 RETRY: Final = 1.0
-"""Seconds before a stream that the server has closed is resumed, unless the server has asked for another time; that is
-limited to five times this. An arbitrary choice."""
+"""Seconds to wait before resuming a stream that the server has closed (arbitrary). If the server asks for
+another wait, that is limited to five times this one."""
 
 MOMENT: Final = 0.05
-"""Seconds to wait for the first event id of a stream before it is broken off (chosen)."""
+"""Seconds to wait for the first event id of a stream before the stream is broken off (arbitrary)."""
 
 LINGERING: Final = 0.5
-"""Seconds that the server has to end a stream after the response on it; then the kit ends it. An arbitrary choice."""
+"""Seconds that the server has to end a stream after the response on it (arbitrary); then the conformance kit ends the
+stream."""
 
 RESUMED: Final = 200
-"""The most times that streams are resumed because the server has closed them (chosen)."""
+"""How often, at most, one wire resumes streams that the server has closed (arbitrary)."""
 
 ENDPOINT_TIMEOUT: Final = 10.0
-"""Seconds to wait for the ``endpoint`` event of HTTP+SSE (chosen)."""
+"""Seconds to wait for the ``endpoint`` event of HTTP+SSE (arbitrary)."""
 
 EMPTY: Final = 3
-"""Responses in a row without an event after which a stream is not resumed any more (chosen)."""
+"""The number of consecutive responses without an event after which a stream is not resumed again (arbitrary)."""
 
 # The first revision with the `MCP-Protocol-Version` header (2025-06-18, changelog).
 _VERSION_HEADER_SINCE: Final = "2025-06-18"
@@ -82,7 +83,7 @@ class _Server:
     """A server, and how to reach it.
 
     Attributes:
-        name: Its name for messages.
+        name: The server's name, as messages show it.
         path: The path and the query of its endpoint.
         authority: The host and the port, for the ``Host`` header.
         headers: The headers to send with each request.
@@ -101,9 +102,9 @@ class _Shared:
     """The knowledge that the wires to one server share.
 
     Attributes:
-        tools: The arguments that a tool requires as headers, by the tool's name.
+        tools: The arguments that each tool requires as headers, by the tool's name.
         sessions: The id of each session, by the number of its wire.
-        events: The last event id on any stream of a wire, by its number.
+        events: The last event id on any stream of each wire, by the number of the wire.
     """
 
     tools: dict[str, tuple[ParameterHeader, ...]] = attrs.Factory(dict)
@@ -111,7 +112,7 @@ class _Shared:
     events: dict[int, str] = attrs.Factory(dict)
 
     def fill_in(self, value: str, number: int) -> str:
-        """Fill in the placeholders of a header's value: see `trio_mcp.conformance.steps.Headers`."""
+        """Fill in the placeholders in a header's value: see `trio_mcp.conformance.steps.Headers`."""
         for name, known in (("session", self.sessions), ("event", self.events)):
             if "{" in value:
                 others = [known[other] for other in sorted(known) if other != number]
@@ -122,25 +123,25 @@ class _Shared:
 
 @attrs.define(eq=False)
 class _Exchange:
-    """A request in progress.
+    """An HTTP request in progress, and its response.
 
     Attributes:
-        number: Its number.
+        number: Its number on the wire.
         method: The HTTP method.
         message: The JSON value in its body, if any; for a resumed stream, that of the request that began the stream.
         resumes: Whether it continues the stream of an earlier exchange.
         scope: Cancelled to give up the exchange.
-        written: Set when the request is written, or when it never will be.
-        begun: Set when the head of the response has come, or when it never will.
+        written: Set when the request has been written, or never will be.
+        begun: Set when the head of the response has arrived, or never will.
         done: Set when the exchange has ended.
         stream: The connection.
         how: How this side has ended the exchange; None if it has not, or only because the server left the stream open.
-        status: The status of the response.
+        status: The status of the response; 0 until it arrives.
         session: The session id in the response.
         last_id: The last event id of the response.
         retry: Seconds to wait before the stream is resumed.
         empty: How many responses in a row, including this one, have had no event.
-        answered: Whether the response to the JSON-RPC request came.
+        answered: Whether the response to the JSON-RPC request has arrived.
     """
 
     number: int
@@ -163,7 +164,7 @@ class _Exchange:
 
     @property
     def waits(self) -> bool:
-        """Whether the response to its JSON-RPC request is still to come."""
+        """Whether the exchange carries a JSON-RPC request whose response is still to come."""
         return not self.answered and is_request(self.message)
 
 
@@ -215,11 +216,11 @@ class StreamableHttpWire:
             await self._post(pieces, headers or {})
 
     async def http(self, step: Http) -> None:
-        """Make a request, and wait for the end of its response, for `Http.hold` seconds at most."""
+        """Make a request, and wait up to `Http.hold` seconds for the end of its response."""
         exchange = self._start(step.method, [step.body] if step.body else [], step.headers, path=step.path)
         with trio.move_on_after(step.hold):
             await exchange.done.wait()
-        # The stream of a GET does not end by itself, and would occupy a connection of the server for good.
+        # The stream of a GET does not end by itself, and would occupy one of the server's connections for good.
         await self._give_up(exchange, "close")
 
     async def cancel(self, request_id: Any, reason: str | None) -> None:
@@ -240,14 +241,14 @@ class StreamableHttpWire:
         await trio.lowlevel.checkpoint()
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
-        """End the open response number ``which``, modulo their number; responses to requests take precedence.
+        """End one of the open responses, chosen by ``which`` modulo their number; those to requests take precedence.
 
-        If ``which`` is negative, the response first gets a moment for an event id, from which it can be resumed.
+        If ``which`` is negative, first wait a moment for the response to give an event id from which it can be resumed.
         """
         await trio.lowlevel.checkpoint()
         asked = [each for each in self._open.values() if each.waits]
-        # These take precedence because a response is lost with them, while the stream of a session is just opened
-        # again.
+        # These take precedence because ending one loses the response to a request, while the stream of a session is
+        # simply opened again.
         exchanges = asked or list(self._open.values())
         if not exchanges:
             self.notes.mark("unsent", reason="there is no open response to break off")
@@ -263,7 +264,7 @@ class StreamableHttpWire:
             await half_close(exchange.stream, self.notes, exchange=exchange.number)
 
     async def resume(self, which: int) -> None:
-        """Resume the broken stream number ``which``, modulo their number, and wait for the response to begin."""
+        """Resume one of the broken streams, chosen by ``which`` modulo their number; wait for the response to begin."""
         await trio.lowlevel.checkpoint()
         if not self._resumable:
             self.notes.mark("unsent", reason="there is no broken stream with an event id to resume")
@@ -274,20 +275,20 @@ class StreamableHttpWire:
             await resumed.begun.wait()
 
     async def leave(self) -> None:
-        """End the session at the end of the block."""
+        """End the session when the wire's block ends."""
         # A client should end its session (2025-11-25, Session Management). A check opens hundreds of sessions, and
         # servers may keep each of them until it is deleted.
         if self._session is not None and self.is_open:
             with trio.move_on_after(HEAD_TIMEOUT):
                 await self._start("DELETE", [], {}).done.wait()
         self.notes.close("client", "done")
-        # The id of an ended session must not be used as that of another client: steps with it would test something
+        # The id of an ended session must not be used as that of another client: steps that use it would test something
         # else.
         self._shared.sessions.pop(self.number, None)
         self._shared.events.pop(self.number, None)
 
     async def close(self) -> None:
-        """Close all idle connections, once no task uses them any more."""
+        """Close all idle connections; no task may still be using them."""
         # The scope is shielded because a cancelled close would leave the remaining connections open; closing by force
         # does not wait.
         with trio.CancelScope(shield=True):
@@ -332,17 +333,17 @@ class StreamableHttpWire:
         self._count += 1
         exchange = _Exchange(self._count, method, message)
         facts: dict[str, Any] = {"method": method, "path": path or self._path, "headers": fields}
-        # A request with altered headers may be refused for them, so rules must know about these. `Last-Event-ID` is
-        # part of each resumption, and so no alteration.
+        # A request may be refused because of its altered headers, so rules must know them. `Last-Event-ID` is part of
+        # every resumption, so it does not count as an alteration.
         if headers and resumes is None:
             facts["altered"] = sorted(headers)
         if resumes is not None:
-            # A GET has no message: the messages on it belong to the request whose stream it resumes.
+            # A GET has no message of its own: those in its response belong to the request whose stream it resumes.
             exchange.message, exchange.resumes = resumes.message, True
             exchange.last_id, exchange.retry = resumes.last_id, resumes.retry
             exchange.empty = resumes.empty + 1
             facts["resumes"] = resumes.number
-        # Everything is noted before it is sent, and so before any reaction of the server.
+        # Everything is noted before it is sent, and so before the server can react to it.
         self.notes.asked()
         self.notes.event("request", "client", exchange.number, **facts)
         if body:
@@ -364,7 +365,7 @@ class StreamableHttpWire:
             fields += [("Content-Type", JSON), ("Accept", f"{JSON}, {EVENTS}")]
         elif method == "GET":
             fields.append(("Accept", EVENTS))
-        # A POST without a body has a length, too (RFC 9110, section 8.6); a server could otherwise refuse it with 411.
+        # A POST without a body needs a length, too (RFC 9110, section 8.6), or a server could refuse it with 411.
         if body or method == "POST":
             fields.append(("Content-Length", str(len(body))))
         # The handshake belongs to no session yet, and settles the revision.
@@ -378,12 +379,12 @@ class StreamableHttpWire:
         return fields
 
     def _version(self, message: Any) -> str:
-        """Return the revision for the header: the one that the message names, if a header can carry it."""
+        """Return the revision for the version header: the message's own if a header can carry it, else the wire's."""
         named = member_of(message, "params", "_meta", meta.PROTOCOL_VERSION) if self._modern else None
         return named if isinstance(named, str) and named.isascii() and named.isprintable() else self._revision
 
     def _mirrored(self, message: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return the headers that repeat what a request says (2026-07-28, Request Metadata)."""
+        """Return the headers that repeat parts of a request (2026-07-28, Request Metadata)."""
         fields, method = [(METHOD, message["method"])], message["method"]
         params = object_of(message.get("params"))
         name = params.get(NAMED_BY.get(method, ""))
@@ -461,9 +462,10 @@ class StreamableHttpWire:
                 self._resume(exchange)
 
     def _goes_on(self, exchange: _Exchange, by: str) -> float | None:
-        """Return after how many seconds a stream is resumed; None if it is not resumed, or only by a step.
+        """Return the seconds after which a stream is to be resumed; None if it is not, or only by a step of the plan.
 
-        A server may close a stream early. The stream of the session is opened again even without an event id.
+        A server may close a stream before the response has come. A session's own stream is opened again even without an
+        event id.
         """
         own = exchange.number == self._listening
         # A server that has no stream for its session responds to the GET with 405, one whose session has ended with
@@ -623,10 +625,10 @@ class SseWire(StreamableHttpWire):
     transport = "sse"
 
     async def open(self) -> None:
-        """Open the stream, and wait for the path to which to post.
+        """Open the stream, and wait for the server to name the path for POSTs.
 
         Raises:
-            TransportError: If no path comes in time.
+            TransportError: If the server names no path in time.
         """
         # `notifications/initialized` opens no further stream: this transport has a single one.
         self._listens = True
@@ -634,7 +636,7 @@ class SseWire(StreamableHttpWire):
         exchange = self._start("GET", [], {})
         await self._tape.until(lambda: self._endpoint or exchange.done.is_set(), ENDPOINT_TIMEOUT)
         if not self._endpoint:
-            raise TransportError(f"{self._server.name} did not name the path to which to post: does it speak HTTP+SSE?")
+            raise TransportError(f"{self._server.name} did not name the path for POSTs: does it speak HTTP+SSE?")
 
     def _goes_on(self, exchange: _Exchange, by: str) -> float | None:
         # All responses come on the one stream, so the connection ends with it.
@@ -662,8 +664,8 @@ def http_wire(
 
     Args:
         parameters: Where the server is, and the headers to send with each request.
-        connect: Opens a connection in place of one over the network, for servers in memory.
-        ssl_context: How to check the certificate of a server.
+        connect: Opens each connection, instead of the network, for servers in memory.
+        ssl_context: How to check the server's certificate.
     """
     server = _server(parameters, connect, ssl_context)
     # All wires to this server share this knowledge: a step may use the session of another connection, and call tools
@@ -703,5 +705,5 @@ def _asks(message: Any, request_id: Any) -> bool:
 
 
 def _clean(text: str) -> bytes:
-    """Return a header's name or value as it is sent, without line ends, which would begin another header."""
+    """Encode a header's name or value; line breaks, which would begin another header, become spaces."""
     return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "replace")

@@ -28,17 +28,17 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 __all__ = ["LinesWire", "half_close", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
 
 STDERR_LINES = 200
-"""The most lines of standard error that are noted for one process (chosen)."""
+"""The most lines of standard error that are noted for one process (arbitrary)."""
 
 EXIT_MOMENT = 0.5
-"""Seconds to wait for the exit of a process whose output has ended (chosen)."""
+"""Seconds to wait for the exit of a process whose output has ended (arbitrary)."""
 
 SERVER_GRACE = 2.0
-"""Seconds that a server in memory has to end."""
+"""Seconds that a server in memory has to end after its connection is closed (arbitrary)."""
 
 
 class LinesWire(MessageWire):
-    """A wire over a byte stream.
+    """A wire over a byte stream, on which each message is a line.
 
     Attributes:
         transport: The name of the transport.
@@ -54,11 +54,11 @@ class LinesWire(MessageWire):
         self._sent = LineSplitter()
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
-        """Send each text as a line, or as it is."""
+        """Send each text as a line or, if it is not ``framed``, as it is."""
         await self._write([text + b"\n" for text in texts] if framed else texts)
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
-        """End the connection."""
+        """Close or reset the connection; with ``half``, close only the sending side if that is possible."""
         # Trio can't half-close TLS, and the target may have gone: in these cases the whole connection is closed.
         if how == "half" and await half_close(self._stream, self.notes):
             return
@@ -69,7 +69,7 @@ class LinesWire(MessageWire):
         await trio.aclose_forcefully(self._stream)
 
     async def _write(self, pieces: Sequence[bytes]) -> None:
-        # Several tasks send. The pieces of one must not be mixed with those of another, and Trio raises
+        # Several tasks may send. The pieces of one must not be mixed with those of another, and Trio raises
         # `BusyResourceError` if two write to a stream at once.
         async with self._sending:
             for piece in pieces:
@@ -95,7 +95,7 @@ class LinesWire(MessageWire):
                     return
 
     async def read(self) -> None:
-        """Note everything that comes, until the end; this runs as a task."""
+        """Note everything that arrives until the connection ends; this runs as a task."""
         lines = LineSplitter()
         reason = "end"
         try:
@@ -126,13 +126,13 @@ class LinesWire(MessageWire):
         await trio.aclose_forcefully(self._stream)
 
     async def leave(self) -> None:
-        """Close the connection at the end of the block."""
+        """Close the connection when the wire's block ends."""
         self.notes.close("client", "done")
         await trio.aclose_forcefully(self._stream)
 
 
 async def half_close(stream: trio.abc.Stream, notes: Notes, **facts: Any) -> bool:
-    """Close the sending half of a stream and note that; return False if that is impossible or the target has gone."""
+    """Close a stream's sending half and note that; return False if it can't be closed, or the target has gone."""
     if isinstance(stream, trio.abc.HalfCloseableStream):
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await stream.send_eof()
@@ -155,7 +155,7 @@ def reset(stream: trio.abc.Stream) -> None:
 
 @contextlib.asynccontextmanager
 async def stream_wire(tape: Tape, number: int, transport: str, stream: trio.abc.Stream) -> AsyncIterator[LinesWire]:
-    """Open a wire over a stream, which is closed at the end."""
+    """Open a wire over a stream, which is closed when the block ends."""
     wire = LinesWire(tape, number, transport, stream)
     async with background_nursery(wire.leave) as nursery:
         nursery.start_soon(wire.read)
@@ -163,10 +163,10 @@ async def stream_wire(tape: Tape, number: int, transport: str, stream: trio.abc.
 
 
 def socket_wire(url: str, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
-    """Return a function that opens wires to a server on TCP, TLS or a Unix socket.
+    """Return a function that opens wires to a server over TCP, TLS or a Unix socket.
 
     Raises:
-        TypeError, ValueError: If it is not the URL of such a server.
+        TypeError, ValueError: If ``url`` is not the URL of such a server.
     """
     address = read_address(url)
 
@@ -236,7 +236,7 @@ class ProcessWire(LinesWire):
         self.stderr = StderrCopier(child.stderr, self._hear)
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
-        """End the process: close its input and wait, or kill it; with ``half``, only close its input."""
+        """End the process in an orderly way, or kill it with ``reset``; with ``half``, only close its input."""
         if how == "half":
             self.notes.mark("half closed")
             await self._close_input()
@@ -263,14 +263,14 @@ class ProcessWire(LinesWire):
             self.notes.close("server", "the process ended", status=status)
 
     async def leave(self) -> None:
-        """End the process at the end of the block."""
+        """End the process when the wire's block ends."""
         await self._end()
         with trio.move_on_after(EXIT_MOMENT):
             # The last lines may still be in the pipe, and are often the traceback that explains the end.
             await self.stderr.ended.wait()
 
     async def _end(self) -> None:
-        # This is the order of `basic/transports` (stdio, shutdown): close its input, wait, SIGTERM, SIGKILL.
+        # This is the order of `basic/transports` (stdio, shutdown): close the input, wait, SIGTERM, SIGKILL.
         self._ending = True
         await self._close_input()
         began = trio.current_time()

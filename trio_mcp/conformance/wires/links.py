@@ -1,4 +1,4 @@
-"""Wires over links: any transport that has a link, restricted to messages that the library itself can send."""
+"""Wires over links, for any transport of this library; they carry only messages that the library itself can send."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LinkWire(MessageWire):
         self._link = link
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
-        """Send each text that is a valid message."""
+        """Send each text that is a valid message; note the others as unsent."""
         for text in texts:
             # A text that is refused below never reaches the `send` that is otherwise the checkpoint.
             await trio.lowlevel.checkpoint()
@@ -71,7 +71,7 @@ class LinkWire(MessageWire):
         await self._link.write.aclose()
 
     async def read(self) -> None:
-        """Note everything that comes, until the end; this runs as a task."""
+        """Note everything that arrives until the link ends; this runs as a task."""
         try:
             async for item in self._link.read:
                 message = item.message
@@ -95,13 +95,13 @@ class LinkWire(MessageWire):
         self.notes.close("server", "end")
 
     async def leave(self) -> None:
-        """Close the sending side of the link at the end of the block."""
+        """Close the sending side of the link when the wire's block ends."""
         self.notes.close("client", "done")
         await self._link.write.aclose()
 
 
 def link_wire(connect: LinkFactory) -> OpenWire:
-    """Return a function that opens wires over any transport that has a link."""
+    """Return a function that opens wires over the links that ``connect`` yields."""
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinkWire]:

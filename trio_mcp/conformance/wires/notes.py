@@ -1,4 +1,4 @@
-"""The notes of a wire about its connection: the messages of both sides, what could not be sent, and the end, once."""
+"""The notes that a wire takes of its connection: both sides' messages, anything that could not be sent, and the end."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from trio_mcp.conformance.transcript.tape import Tape
 __all__ = ["LONGEST", "MOST", "WRITE_TIMEOUT", "LineSplitter", "Notes", "TooMuch", "to_text"]
 
 LONGEST = 16 * 1024 * 1024
-"""The most bytes that a message of the target may have. Chosen: four times the default limit of this library."""
+"""The longest message accepted from the target, in bytes (arbitrary): four times this library's default limit."""
 
 MOST = 64 * 1024 * 1024
-"""The most bytes that a target may send after the last thing that was sent to it. Chosen: this limits the size of the
+"""The most bytes that a target may send before it is sent something again (arbitrary); this limits the size of the
 tape."""
 
 WRITE_TIMEOUT = 5.0
-"""Seconds that a target may take to read one piece that is sent (chosen)."""
+"""Seconds that a target may take to read one piece of data (arbitrary)."""
 
 
 class TooMuch(Exception):
-    """The target has sent more than the kit keeps."""
+    """The target has sent more than the conformance kit keeps."""
 
 
 def to_text(message: Any) -> bytes:
-    """Return a JSON value as text, without line breaks."""
+    """Return a JSON value as encoded text, without line breaks."""
     # The text is raw UTF-8, as the transports require (basic/transports): if everything were escaped, no target would
     # ever be tested with UTF-8.
     try:
@@ -41,10 +41,10 @@ def _refuse(constant: str) -> NoReturn:
 
 
 class Notes:
-    """Notes what happens on one connection.
+    """Records on a tape what happens on one connection.
 
     Attributes:
-        is_open: Whether the connection is open: its end has not been noted yet.
+        is_open: Whether the connection is open, that is, its end has not been noted yet.
     """
 
     def __init__(self, tape: Tape, number: int, transport: str, **facts: Any) -> None:
@@ -55,8 +55,8 @@ class Notes:
         tape.note("open", "client", connection=number, transport=transport, **facts)
 
     def text(self, sender: Sender, text: bytes, exchange: int | None = None, **facts: Any) -> Event:
-        """Note a text of either side, as a message if it is JSON."""
-        # The target's bytes are counted by `count` as they come, as the framing is already gone here.
+        """Note a text from either side, as a message if it is JSON."""
+        # `count` counts the target's bytes as they arrive, because their framing is already gone here.
         if sender == "client":
             self._tape.traffic += len(text)
         try:
@@ -70,15 +70,15 @@ class Notes:
         return self._tape.note("message", sender, connection=self._number, exchange=exchange, message=message, **facts)
 
     def event(self, kind: Any, sender: Sender, exchange: int, **facts: Any) -> Event:
-        """Note another event of an HTTP exchange: its request, its response or its end."""
+        """Note an event of an HTTP exchange that is not a message: its request, its response or its end."""
         return self._tape.note(kind, sender, connection=self._number, exchange=exchange, **facts)
 
     def mark(self, what: str, **facts: Any) -> None:
-        """Note a mark of the kit itself; see `trio_mcp.conformance.transcript.events.MARKS`."""
+        """Note a mark, a remark of the kit's own; see `trio_mcp.conformance.transcript.events.MARKS`."""
         self._tape.note("mark", "kit", connection=self._number, what=what, **facts)
 
     def close(self, sender: Sender, reason: str, **facts: Any) -> None:
-        """Note the end of the connection, unless it was noted before."""
+        """Note the end of the connection, unless it has already been noted."""
         # The reader and the task that closes the connection often notice the same end, in either order. Only the first
         # of them knows the cause.
         if self.is_open:
@@ -86,7 +86,7 @@ class Notes:
             self._tape.note("close", sender, connection=self._number, reason=reason, **facts)
 
     def flood(self, exc: TooMuch) -> None:
-        """Mark that the target has sent too much, which ends the connection."""
+        """Note a flood: the target has sent too much, and the connection is closed because of that."""
         self.mark("flood", reason=str(exc))
         self.close("kit", str(exc))
 
@@ -95,10 +95,10 @@ class Notes:
         self._unasked = 0
 
     def count(self, size: int) -> None:
-        """Count what the target has sent.
+        """Count bytes that the target has sent.
 
         Raises:
-            TooMuch: If it is more than `MOST` since something was sent, or the tape is full.
+            TooMuch: If there are more than `MOST` of them since something was last sent, or the tape is full.
         """
         if self._tape.is_full:
             raise TooMuch(f"more than {self._tape.most} messages came at once")
@@ -106,7 +106,7 @@ class Notes:
         # Only the bytes since the last send count: in a long check, a healthy target rightly sends much more in total.
         self._unasked += size
         if self._unasked > MOST:
-            raise TooMuch(f"more than {MOST} bytes came after the last thing that was sent")
+            raise TooMuch(f"more than {MOST} bytes came since anything was last sent")
 
 
 class LineSplitter:
@@ -117,7 +117,7 @@ class LineSplitter:
         self._looked_at = 0
 
     def feed(self, data: bytes | bytearray) -> Iterator[bytes]:
-        """Yield the lines that are complete, without their newlines.
+        """Add bytes, and yield the lines that are now complete, without their newlines.
 
         Raises:
             TooMuch: If a line has more than `LONGEST` bytes.

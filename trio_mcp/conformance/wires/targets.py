@@ -1,4 +1,4 @@
-"""The wire for each target of a `Client`."""
+"""The wire that suits each kind of target of a `Client`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["WireTarget", "open_wire_for"]
 
 @attrs.frozen
 class WireTarget:
-    """A target that brings its own wire, for example to a server over HTTP in memory.
+    """A target that supplies its own wire, for example one to an HTTP server in memory.
 
     Attributes:
-        name: Its name.
-        open_wire: Opens a wire to it.
+        name: The target's name.
+        open_wire: Opens a wire to the target.
     """
 
     name: str
@@ -35,12 +35,12 @@ def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLCont
     """Return a function that opens wires to a target.
 
     Args:
-        target: A target of a `Client` with one way to the server, or a `WireTarget`.
-        ssl_context: How to check the certificate of a server.
+        target: A single target of a `Client`, without alternatives for failover, or a `WireTarget`.
+        ssl_context: How to check the server's certificate.
 
     Raises:
-        TypeError: If it is not a target.
-        ValueError: If it is a URL whose scheme has no transport.
+        TypeError: If ``target`` is not a target.
+        ValueError: If ``target`` is a URL with a scheme for which there is no transport.
     """
     if isinstance(target, WireTarget):
         return target.open_wire

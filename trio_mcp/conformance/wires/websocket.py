@@ -1,4 +1,4 @@
-"""WebSocket by hand: the kit makes each text frame itself."""
+"""Wires that speak WebSocket by hand: the conformance kit makes each text frame itself."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from trio_mcp.websocket.text_frames import text_frame
 __all__ = ["websocket_wire"]
 
 OPENING_TIMEOUT: Final = 10.0
-"""Seconds for the handshake (chosen)."""
+"""Seconds for the WebSocket handshake (arbitrary)."""
 
 GOODBYE_TIMEOUT: Final = 1.0
-"""Seconds for the target to reply to a close frame (chosen)."""
+"""Seconds for the target to reply to a close frame (arbitrary)."""
 
 
 class WebSocketWire(MessageWire):
@@ -67,7 +67,7 @@ class WebSocketWire(MessageWire):
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text as a text frame of its own, or all of them as the fragments of one message.
 
-        Texts that are not UTF-8 are not sent: over these a server must end the connection (RFC 6455, section 8.1),
+        Texts that are not UTF-8 are not sent: they would oblige a server to end the connection (RFC 6455, section 8.1),
         whatever MCP says.
         """
         if not _is_utf8(b"".join(texts)):
@@ -142,7 +142,7 @@ class WebSocketWire(MessageWire):
         return True
 
     async def read(self) -> None:
-        """Note everything that comes, until the end; this runs as a task."""
+        """Note everything that arrives until the connection ends; this runs as a task."""
         facts: dict[str, Any] = {"reason": "the connection was closed without a close frame"}
         parts: list[bytes] = []
         try:
@@ -159,8 +159,8 @@ class WebSocketWire(MessageWire):
                         # to send a second one.
                         with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                             await self._put(self._protocol.send(event.response()))
-                    # A server that gets no pong gives up the connection: `websockets` by default does so after 20
-                    # seconds.
+                    # A server that gets no pong gives up the connection; `websockets`, for one, does so after 20
+                    # seconds by default.
                     elif isinstance(event, Ping):
                         await self._put(self._protocol.send(event.response()))
                     elif isinstance(event, (TextMessage, BytesMessage)):
@@ -170,7 +170,7 @@ class WebSocketWire(MessageWire):
                             binary = {"binary": True} if isinstance(event, BytesMessage) else {}
                             self.notes.text("server", b"".join(parts), **binary)
                             parts = []
-        # The reason names a reset in place of a close frame: often the server process has died.
+        # The connection may be reset in place of a close frame, often because the server process has died.
         except trio.BrokenResourceError as exc:
             facts = {"reason": f"the connection broke: {exc.__cause__ or exc}"}
         except trio.ClosedResourceError:
@@ -184,7 +184,7 @@ class WebSocketWire(MessageWire):
         await trio.aclose_forcefully(self._stream)
 
     async def leave(self) -> None:
-        """Close the connection at the end of the block."""
+        """Close the connection when the wire's block ends."""
         await self._say_goodbye("done")
 
 

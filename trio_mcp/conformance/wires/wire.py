@@ -1,4 +1,4 @@
-"""The interface of a wire."""
+"""The interface of a wire, the conformance kit's raw connection to a target."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["MessageWire", "OpenWire", "Wire"]
 
 
 class Wire(Protocol):
-    """The kit's side of a raw connection to the target; everything that is sent or received is noted on a tape.
+    """The conformance kit's side of a raw connection to the target; whatever is sent or received is noted on a tape.
 
-    A separate task reads all the time. If the peer ends the connection, no method raises: the end is noted as
+    A separate task reads continuously. If the peer ends the connection, no method raises: the end is noted as
     ``close``, and whatever can't be sent is noted as an ``unsent`` mark. Every wait is bounded.
 
     Attributes:
         transport: ``stdio``, ``tcp``, ``tls``, ``unix``, ``websocket``, ``http``, ``sse``, ``memory`` or ``link``.
-        number: The number of the connection, in the events.
+        number: The number by which events identify the connection.
         is_open: Whether the target can still be reached over the wire, as far as is known.
     """
 
@@ -34,7 +34,7 @@ class Wire(Protocol):
     def is_open(self) -> bool: ...
 
     async def send(self, message: Any, *, headers: Headers = ...) -> None:
-        """Send a JSON value as a message; over HTTP in a POST, with valid headers for it that ``headers`` may change.
+        """Send a JSON value as a message; over HTTP in a POST with matching headers, which ``headers`` may override.
 
         Over HTTP, this returns once the request is written; a task of the wire reads the response.
         """
@@ -49,17 +49,17 @@ class Wire(Protocol):
         """Cancel a request: with a notification, or in the modern era over HTTP by closing its response."""
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int) -> None:
-        """End the connection, or over HTTP the open response number ``which``, modulo their number."""
+        """End the connection; over HTTP, one of the open responses, chosen by ``which`` modulo their number."""
 
     async def resume(self, which: int) -> None:
-        """Over HTTP, resume the broken stream number ``which``, modulo their number."""
+        """Over HTTP, resume one of the broken streams, chosen by ``which`` modulo their number."""
 
 
 class MessageWire:
-    """The common part of the wires whose connection carries messages both ways: all but those over HTTP.
+    """The base class of the wires whose connection carries messages both ways, which is all but those over HTTP.
 
     Attributes:
-        notes: Notes everything that happens on the connection.
+        notes: Records everything that happens on the connection.
     """
 
     notes: Notes
@@ -92,7 +92,7 @@ class MessageWire:
 
 
 OpenWire: TypeAlias = Callable[[Tape, int, str], AbstractAsyncContextManager[Wire]]
-"""Opens a wire, given the tape, the number of the connection and the revision to speak. The caller makes the handshake.
+"""A function that opens a wire, given the tape, the number of the connection and the revision to speak.
 
-Raises `trio_mcp.TransportError` if the target can't be reached.
+The caller does the handshake. The function raises `trio_mcp.TransportError` if the target can't be reached.
 """

@@ -1,4 +1,4 @@
-"""The ``auth=`` of a client, as HTTP and WebSocket see it; `trio_mcp.auth` implements it."""
+"""The interface of a client's ``auth=`` for the HTTP and WebSocket transports; `trio_mcp.auth` implements it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from trio_mcp.stopwatch import current_stopwatch
 
-if TYPE_CHECKING:  # clients of other transports need not load it
+if TYPE_CHECKING:  # clients over other transports need not load it
     from trio_mcp.http.headers import Headers
 
 __all__ = ["Attempt", "Auth", "Pause", "Signer", "check_auth", "extensions_of", "opened"]
 
 Pause: TypeAlias = Callable[[], contextlib.AbstractContextManager[None]]
-"""Returns a block in which no timeout of the client runs, because a person is being asked."""
+"""A function that returns a context manager: inside its block, the client's timeouts stand still, because a person is
+being asked to sign in."""
 
 
 class Attempt(Protocol):
     """The authorization of one operation, however often its request has to be sent."""
 
     async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
-        """Return the header fields that authorize a request, fresh for each time that it is sent.
+        """Return the header fields that authorize a request, made afresh each time the request is sent.
 
         Raises:
             AuthorizationError: If no authorization can be obtained.
@@ -39,34 +40,34 @@ class Attempt(Protocol):
 
 
 class Signer(Protocol):
-    """The authorization of the requests to one server."""
+    """An object that authorizes the requests to one server."""
 
     def attempt(self) -> Attempt:
-        """Begin an operation."""
+        """Begin an operation, and return its authorization."""
 
 
 @runtime_checkable
 class Auth(Protocol):
     """The ``auth=`` of a client. One object may serve any number of clients at the same time.
 
-    It may have an attribute ``extensions``, a mapping: the extensions of the protocol that a client with this ``auth=``
-    declares, each with its settings.
+    The object may have an attribute ``extensions``, which maps each protocol extension that a client with this
+    ``auth=`` declares to its settings.
     """
 
     def opened(self, server: str, pause: Pause) -> contextlib.AbstractAsyncContextManager[Signer]:
-        """Return a block in which requests to a server are authorized; its tasks end with the block.
+        """Return a context manager whose signer authorizes the requests to a server; its tasks end with its block.
 
         Args:
             server: The URL of the server.
-            pause: Returns a block in which no timeout of the client runs.
+            pause: Returns a context manager; inside its block, the client's timeouts stand still.
         """
 
 
 def check_auth(value: object) -> None:
-    """Check that something can be passed as ``auth=``.
+    """Check that a value can be passed as ``auth=``.
 
     Raises:
-        TypeError: If it can't, for example because it is a class.
+        TypeError: If the value can't, for example because it is a class.
     """
     if value is None or (isinstance(value, Auth) and not isinstance(value, type)):
         return
@@ -76,7 +77,7 @@ def check_auth(value: object) -> None:
 
 @contextlib.asynccontextmanager
 async def opened(auth: Auth | None, server: str) -> AsyncIterator[Signer | None]:
-    """Open an ``auth=``, if there is one; a person that it asks may take any time."""
+    """Open a client's ``auth=``, if it has one; the client's timeouts stand still while a person is asked."""
     if auth is None:
         yield None
     else:
@@ -87,6 +88,6 @@ async def opened(auth: Auth | None, server: str) -> AsyncIterator[Signer | None]
 
 
 def extensions_of(auth: Auth | None) -> Mapping[str, Mapping[str, Any]]:
-    """Return the extensions of the protocol that a client declares because of its ``auth=``."""
+    """Return the protocol extensions that a client declares because of its ``auth=``."""
     found: Mapping[str, Mapping[str, Any]] = getattr(auth, "extensions", {})
     return found

@@ -1,4 +1,4 @@
-"""The only entry to the folder `legacy`, the legacy era over HTTP; without it, links support only the modern era."""
+"""The only entry to the folder `legacy`, which adds the legacy era over HTTP and may be absent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ABSENT: Final = "this installation does not speak the legacy era over HTTP"
 
 
 def session_keeper(remote: Remote) -> SessionKeeper:
-    """Return the keeper of a link's sessions."""
+    """Return the keeper of a link's sessions; without the folder `legacy`, one that refuses all legacy requests."""
     module = _module("session_keeper")
     keeper: SessionKeeper = NoSessions() if module is None else module.LegacySessions(remote)
     return keeper
@@ -47,7 +47,7 @@ def sse_client(
 
 # `before` is called only for requests that name no modern revision, which this installation can't send.
 class NoSessions:
-    """The keeper of a link's sessions if the folder `legacy` does not exist."""
+    """The stand-in for the keeper of a link's sessions if the folder `legacy` does not exist."""
 
     session: SessionView | None = None
 
@@ -56,13 +56,13 @@ class NoSessions:
         raise TransportError(f"{request.method!r} was not sent: {_ABSENT}, and the server may speak nothing else")
 
     def announcing(self, done: trio.Event) -> None:
-        """Do nothing."""
+        """Do nothing, because there are no sessions."""
 
     async def announce(self, notification: Notification) -> None:
-        """Do nothing."""
+        """Do nothing, because there are no sessions."""
 
     async def end(self) -> None:
-        """Do nothing."""
+        """Do nothing, because there are no sessions."""
 
 
 def _module(name: str) -> Any:

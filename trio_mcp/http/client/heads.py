@@ -1,6 +1,7 @@
-"""The headers that a client sends over HTTP, and the conclusions that it draws from heads of responses and refusals.
+"""The headers that a client sends over HTTP, and what it concludes from the head of a response or from a refusal.
 
-S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transports`, Streamable HTTP.
+In references, S is 2026-07-28 `basic/transports/streamable-http`, and L is 2025-11-25 `basic/transports`, Streamable
+HTTP.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ __all__ = [
 ]
 
 MAX_ERROR_BODY: Final = 64 * 1024
-"""Bytes read of the body of an error. Chosen: a JSON-RPC error with its data fits; an HTML page need not."""
+"""The most bytes read of an error's body (arbitrary): a JSON-RPC error with its data fits; an HTML page need not."""
 MAX_TOOLS: Final = 10_000
-"""Tools whose headers are remembered. Chosen; beyond that the oldest are forgotten, and learned again if refused."""
+"""The most tools whose headers are remembered (arbitrary). Beyond that the oldest are forgotten, and learned again if a
+call is refused."""
 POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 """The headers of every POST."""
 
@@ -57,7 +59,7 @@ def modern_revision_of(message: Incoming) -> str | None:
 
 
 class RequestHeaders:
-    """The headers of requests of the modern era, with the arguments that tools want repeated there (S, Custom Headers).
+    """The headers of modern requests, including the arguments that tools want repeated in headers (S, Custom Headers).
 
     Attributes:
         learned: The number of pages of ``tools/list`` seen so far.
@@ -68,7 +70,7 @@ class RequestHeaders:
         self.learned = 0
 
     def of(self, request: Request, revision: str) -> dict[str, str]:
-        """Return the headers of a POST, as far as they are known.
+        """Return the headers of the POST for a request, as far as they are known.
 
         Raises:
             ValueError: If a value in the request can't be sent in a header.
@@ -83,9 +85,9 @@ class RequestHeaders:
         return headers
 
     def learn(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Remember the headers that a page of tools wants; return it without the tools whose annotations break a rule.
+        """Remember the headers that a page of tools wants; return the page without tools with invalid annotations.
 
-        A tool that is left out is logged as a warning.
+        A warning is logged for each tool that is left out.
 
         Args:
             result: The result of a ``tools/list``; it is not changed.
@@ -123,11 +125,11 @@ AnswerKind: TypeAlias = Literal["json", "events", "accepted", "failed"]
 
 
 def answer_kind(status: int, headers: Headers, *, awaits_answer: bool) -> AnswerKind:
-    """Decide, by the head of the response to a POST, how to proceed.
+    """Decide how to proceed after the head of the response to a POST has arrived.
 
     Args:
-        status: Its HTTP status.
-        headers: Its header fields.
+        status: The HTTP status of the response.
+        headers: The header fields of the response.
         awaits_answer: Whether a request was posted, rather than a notification or a response.
 
     Returns:
@@ -152,11 +154,11 @@ Trouble: TypeAlias = HttpTrouble | Literal["unreachable", "disconnected"]
 
 @attrs.frozen
 class Failed:
-    """A request that has failed, for now.
+    """The failure of a request, from which the client may still recover.
 
     Attributes:
         error: The exception that the call raises, unless there is an ``answer``.
-        trouble: Why it failed, which decides what to do next.
+        trouble: Why the request failed, which decides what to do next.
         answer: The JSON-RPC error in the body, with the id of the request; None if the body contains something else.
     """
 
@@ -176,16 +178,16 @@ def read_failure(
     in_session: bool = False,
     now: float,
 ) -> Failed:
-    """Interpret a response to a POST that `answer_kind` calls failed, or a failed response to a GET or DELETE.
+    """Interpret a response to a POST for which `answer_kind` is ``"failed"``, or a failed response to a GET or DELETE.
 
     Args:
-        status: Its HTTP status.
-        headers: Its header fields.
-        body: Its body, up to `MAX_ERROR_BODY` bytes.
+        status: The HTTP status of the response.
+        headers: The header fields of the response.
+        body: The body of the response, up to `MAX_ERROR_BODY` bytes.
         target: The HTTP method and URL, for the error message, without secrets.
         message: The message that was posted; None for a GET or DELETE.
-        modern: Whether it was a request of the modern era.
-        in_session: Whether a session was named.
+        modern: Whether the message was a request of the modern era.
+        in_session: Whether the message was sent in a session.
         now: The current time in seconds since 1970, for a ``Retry-After`` that is a date.
     """
     decoded = decode(body) if body else None

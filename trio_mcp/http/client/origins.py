@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 __all__ = ["ORIGINS", "Origins", "SpokenByOrigin", "origin_of"]
 
 SpokenByOrigin: TypeAlias = Literal["modern", "legacy", "sse"]
-"""The modern era, or the legacy era over Streamable HTTP or over HTTP+SSE."""
+"""The modern era, the legacy era over Streamable HTTP, or the legacy era over HTTP+SSE."""
 
-# Chosen: more than one process talks to.
+# An arbitrary choice: more origins than one process is likely to talk to.
 MAX_ORIGINS: Final = 1000
 MAX_AGE: Final = 3600.0
-"""Seconds after which a server is asked again. Chosen: it may have been upgraded in the meantime."""
+"""Seconds after which a server's era is determined again (arbitrary): the server may have been upgraded meanwhile."""
 
 
 def origin_of(url: str) -> str:
@@ -52,7 +52,7 @@ class Origins:
         return len(self._spoken)
 
     def recall(self, url: str) -> SpokenByOrigin | None:
-        """Return the era in which the server of a URL was last used; None if that is unknown."""
+        """Return the era noted for the server of a URL; None if there is no such note, or it is too old."""
         origin = origin_of(url)
         found = self._spoken.get(origin)
         if found is None:
@@ -65,7 +65,7 @@ class Origins:
         return spoken
 
     def note(self, url: str, spoken: SpokenByOrigin) -> None:
-        """Remember the era of the server of a URL."""
+        """Remember the era that the server of a URL supports."""
         origin = origin_of(url)
         self._spoken[origin] = spoken, self._clock()
         # Assigning to an existing key leaves it in its old place.
@@ -74,13 +74,13 @@ class Origins:
             self._spoken.popitem(last=False)
 
     def forget(self, url: str) -> None:
-        """Forget the era of the server of a URL."""
+        """Forget the era noted for the server of a URL."""
         self._spoken.pop(origin_of(url), None)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget the noted eras of all servers."""
         self._spoken.clear()
 
 
 ORIGINS: Final = Origins()
-"""The cache of this process."""
+"""The cache that all clients in this process share."""

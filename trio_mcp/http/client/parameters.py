@@ -1,4 +1,4 @@
-"""The parameters of a server that has a URL."""
+"""The parameters for connecting to a server that has a URL."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def _check_auth(instance: HttpServerParameters, attribute: attrs.Attribute[Any],
 
 @attrs.frozen
 class HttpServerParameters:
-    """The parameters of a server that has a URL: how to reach it.
+    """The parameters for connecting to a server that has a URL.
 
     Attributes:
-        url: Its URL.
+        url: The server's URL.
         headers: Sent with each request, or with the handshake of a WebSocket.
         auth: Signs in, and authorizes each request: see `trio_mcp.auth`.
         kind: ``"http"`` for Streamable HTTP, ``"sse"`` for HTTP+SSE, ``"ws"`` for WebSocket.

@@ -65,20 +65,22 @@ __all__ = [
 ]
 
 ERROR_BODY_TIMEOUT: Final = 5.0
-"""Seconds that the body of an error may take. Chosen; the part that has arrived by then is the excerpt."""
+"""Seconds that an error's body may take to arrive (arbitrary); the part that has arrived by then is the excerpt."""
 DRAIN_TIMEOUT: Final = 2.0
-"""Seconds that a stream may take to end after its response. Chosen; after that its connection is closed."""
+"""Seconds that a stream may take to end after its response (arbitrary); after that, its connection is closed."""
 MAX_TURNS: Final = 8
-"""Turns of the event loop that a request waits for a connection about to be free. Chosen; one is mostly enough."""
+"""How many turns of the event loop a request waits for a connection that is about to become free (arbitrary); one is
+usually enough."""
 MAX_PAGES: Final = 1000
-"""Pages of tools read to learn which headers a tool wants. Chosen: a server might never stop returning cursors."""
+"""The most pages of tools that are read to learn which headers a tool wants (arbitrary): a server might never stop
+returning cursors."""
 
 _OF_THE_WAY: Final = frozenset({"busy", "forbidden", "gateway", "too_large", "unauthorized"})
 """The kinds of trouble in which the status concerns access to the server rather than the request."""
 
 Answer: TypeAlias = Response | ErrorResponse | Malformed
 TakeEvent: TypeAlias = Callable[[ServerSentEvent | Malformed], Awaitable[bool]]
-"""Takes an event; returns True when no more events of its stream are wanted."""
+"""A function that takes an event, and returns True when no more events of its stream are wanted."""
 
 
 # --- what the legacy era adds (its entry is `door`) --------------------------------------------------------------
@@ -89,26 +91,26 @@ class SessionView(Protocol):
 
     @property
     def id(self) -> str | None:
-        """Its id, if the server gave one."""
+        """The session id, if the server gave one."""
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of each message in it."""
+        """The headers of each message in the session."""
 
     async def announced(self) -> None:
-        """React to the fact that the server has accepted ``notifications/initialized``."""
+        """Start whatever has to wait until the server has accepted ``notifications/initialized``."""
 
     async def resume(self, decoder: EventDecoder, take: TakeEvent) -> None:
         """Resume a stream that ended too early.
 
         Raises:
-            HttpError: If the server refuses.
+            HttpError: If the server refuses the stream.
             TransportError: If all attempts failed.
         """
 
 
 class SessionKeeper(Protocol):
-    """The keeper of a link's session; the rest of its work is in `Remote.mends` and `Remote.lessons`."""
+    """The keeper of a link's session; it does the rest of its work through `Remote.mends` and `Remote.lessons`."""
 
     @property
     def session(self) -> SessionView | None:
@@ -118,7 +120,7 @@ class SessionKeeper(Protocol):
         """Wait until a request of the legacy era may be sent, and return the session to send it in.
 
         Raises:
-            TrioMcpError: If it can't be sent.
+            TrioMcpError: If the request can't be sent.
         """
 
     def announcing(self, done: trio.Event) -> None:
@@ -128,7 +130,7 @@ class SessionKeeper(Protocol):
         """Send ``notifications/initialized``.
 
         Raises:
-            TrioMcpError: If the server did not accept it.
+            TrioMcpError: If the server did not accept the notification.
         """
 
     async def end(self) -> None:
@@ -139,7 +141,7 @@ class SessionKeeper(Protocol):
 
 
 class Deliver(Protocol):
-    """A function that passes something to the session above, with metadata."""
+    """A function that passes a message to the session above, with metadata."""
 
     async def __call__(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> object: ...
 
@@ -149,7 +151,7 @@ class Remote:
 
     Args:
         wire: Makes the exchanges.
-        deliver: Hands something to the session above.
+        deliver: Passes a message to the session above.
         max_message_size: The longest JSON text or event accepted, in bytes.
         backoff: How long to wait before resuming a broken stream, and how often.
 
@@ -216,12 +218,12 @@ class Remote:
         await self.deliver(Malformed(INTERNAL_ERROR, text, expects_answer=False))
 
     def headers(self, session: SessionView | None) -> dict[str, str]:
-        """Return the headers of a POST, unless it is a request of the modern era."""
+        """Return the headers of a POST that is not a request of the modern era."""
         spoken = {} if self.modern is None else {PROTOCOL_VERSION: self.modern}
         return {**POSTED, **(session.headers if session is not None else {}), **spoken}
 
     def in_session(self, session: SessionView | None) -> bool:
-        """Return whether a message names a session, which the server may have lost."""
+        """Return whether a message sent in ``session`` names a session, which the server may have lost."""
         # Over HTTP+SSE the endpoint names the session.
         return not self.answers_here or (session is not None and session.id is not None)
 
@@ -231,7 +233,7 @@ class Remote:
         One of our own responses may arrive twice: a server ignores the second.
 
         Raises:
-            TrioMcpError: If the server did not accept it.
+            TrioMcpError: If the server did not accept the message.
         """
         try:
             await self._tell(message)
@@ -260,7 +262,7 @@ class Remote:
         """Make a request for the link itself, unknown to the session above.
 
         Raises:
-            TrioMcpError: If it has no result.
+            TrioMcpError: If the request gets no result.
         """
         # The id is a string, because the ids of the session are integers.
         request = Request(f"transport-{next(self._ids)}", method, params)
@@ -276,7 +278,7 @@ class Remote:
         raise RemoteProtocolError(f"the response to {method!r} is malformed")
 
     async def _list_tools(self, exchange: PostedRequest) -> bool:
-        """Learn which headers all tools want, once for all calls that were refused."""
+        """Learn which headers the tools want; one listing serves all calls that were refused."""
         # This copies the protocol's own entries from the call (revision, client, capabilities), but not the caller's,
         # such as a progress token.
         given = (exchange.request.params or {}).get("_meta") or {}
@@ -318,20 +320,20 @@ class Remote:
 
 @attrs.define(eq=False)
 class PostedRequest:
-    """One of our requests under way.
+    """A request of this client that is under way.
 
     Attributes:
         request: The request.
-        modern: The revision that it names, if it is of the modern era.
+        modern: The revision that the request names, if it is of the modern era.
         remote: The server.
-        private: Whether it is the link's own, so that the session above does not get its response.
+        private: Whether the request is the link's own, so that the session above does not get its response.
         scope: Cancelling it closes the connection.
-        session: The session in which it was sent.
-        sent: Whether it may have reached the server.
-        written: Whether all of it has been handed to the connection. Always False in the modern era.
-        response: The head of the HTTP response; None until it has come.
-        tools_seen: `RequestHeaders.learned` when it was sent.
-        answer: The response, or the batch that contains it, once it is there.
+        session: The session in which the request was sent.
+        sent: Whether the request may have reached the server.
+        written: Whether all of the request has been handed to the connection. Always False in the modern era.
+        response: The HTTP response; None until its head has arrived.
+        tools_seen: `RequestHeaders.learned` when the request was sent.
+        answer: The JSON-RPC response, or the batch that contains it, once it has arrived.
         given_up: Whether the server is being told that the request is cancelled, so that no response may come.
         accepted: Set when the exchange has ended; None unless a cancellation waits for that.
     """
@@ -360,7 +362,7 @@ class PostedRequest:
         if self.modern is not None:
             remote.modern = self.modern
         mends = remote.mends
-        # This loops at most twice: `mends` is emptied before the second round.
+        # This loops at most twice: `mends` is emptied before the second attempt.
         while True:
             # The modern era has no sessions: each request says by itself what it needs.
             session = None if self.modern is not None else await remote.sessions.before(self.request)
@@ -483,7 +485,7 @@ class PostedRequest:
         return Disconnected(f"{text}; the server may have done what {self.request.method!r} asks for")
 
     async def _take(self, message: Incoming, response: HttpResponse) -> None:
-        """Take one message from the HTTP response."""
+        """Handle one message from the HTTP response."""
         request_id = self.request.id
         if isinstance(message, ErrorResponse) and message.id is None:
             # The server could not read our id, but this is its response to this very request.
@@ -539,8 +541,8 @@ async def refusal_of(
     Args:
         response: The HTTP response.
         message: The message that was posted; None for a GET.
-        modern: Whether it was a request of the modern era.
-        in_session: Whether it was sent in a session that the server may have lost.
+        modern: Whether the message was a request of the modern era.
+        in_session: Whether the message was sent in a session that the server may have lost.
     """
     body = await response.beginning(MAX_ERROR_BODY, ERROR_BODY_TIMEOUT)
     fields = ((name, response.masked(text.encode("latin-1"))) for name, text in response.headers.as_dict().items())

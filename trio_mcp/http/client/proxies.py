@@ -1,4 +1,4 @@
-"""The proxy that the environment or the system names for a URL."""
+"""The proxy that the environment or the system's settings name for a URL."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def proxy_of(url: str) -> str | None:
     """Return the URL of the proxy for a URL; None if requests go there directly.
 
     The variables ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY``, or the system's settings, decide.
-    Requests to this machine never go through a proxy: for a proxy, ``localhost`` means the machine that it runs on, and
-    it would learn the tokens of a server that only this machine can reach.
+    Requests to this machine never go through a proxy: to a proxy, ``localhost`` is the machine that the proxy runs on;
+    and the proxy would learn the tokens for a server that only this machine can reach.
     """
     parts = urlsplit(url)
     if _is_here(parts.hostname or ""):
@@ -34,7 +34,7 @@ def proxy_of(url: str) -> str | None:
 
 
 def _is_here(host: str) -> bool:
-    """Return whether a host is this machine, by its form alone."""
+    """Return whether a host name or address denotes this machine, without resolving it."""
     name = host.removesuffix(".").lower()
     # RFC 6761, section 6.3: names below `localhost` are loopback, too.
     if name == "localhost" or name.endswith(".localhost"):

@@ -1,4 +1,4 @@
-"""The client's end of Streamable HTTP, for every revision, and of HTTP+SSE if a server supports nothing newer."""
+"""The client side of Streamable HTTP, for every revision, and of HTTP+SSE if a server supports nothing newer."""
 
 from __future__ import annotations
 
@@ -37,21 +37,22 @@ from trio_mcp.types.methods import facts_of
 
 __all__ = ["HttpLink", "streamable_http_client"]
 
-# All of these are chosen. Each bounds something that a slow server could make grow, or a wait that it could prolong.
+# All of these are arbitrary choices. Each bounds something that a slow server could make grow, or a wait that it could
+# prolong.
 MAX_CONNECTIONS: Final = 100
-"""Requests under way at once; further ones wait. Subscriptions, which last, are not counted."""
+"""How many requests may be under way at once; further ones wait. Subscriptions, which are long-lived, don't count."""
 MAX_URGENT: Final = 16
-"""The same for urgent requests, which are counted separately."""
+"""How many urgent requests may be under way at once; they are counted separately from the others."""
 MAX_EXCHANGES: Final = 10_000
-"""Requests under way or waiting; further ones fail."""
+"""How many requests may be under way or waiting; further ones fail."""
 MAX_POSTS: Final = 100
-"""Notifications and responses under way at once; while there are this many, the link takes no more messages."""
+"""How many notifications and responses may be under way at once; at the limit, the link takes no more messages."""
 POST_TIMEOUT: Final = 30.0
-"""Seconds for a server to accept a notification or a response."""
+"""How many seconds a server may take to accept a notification or a response."""
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds for the messages under way when the link is closed, and again for the server to end the session."""
+"""The time limit, in seconds, for the messages under way when the link is closed, and again for ending the session."""
 CANCELLED_TIMEOUT: Final = 0.2
-"""Seconds for the DELETE of a client that is cancelled: without it, the server would keep the session."""
+"""The time limit, in seconds, for the DELETE when cancelled: without the DELETE, the server would keep the session."""
 
 
 @contextlib.asynccontextmanager
@@ -94,23 +95,23 @@ async def streamable_http_client(
 
 
 class HttpLink:
-    """A link with a task for each outgoing message, and one inbound channel that they share.
+    """A link with a task for each outgoing message, and one inbound channel that the tasks share.
 
     The dispatcher takes the messages that the session hands over, and starts tasks. It waits for no call, so a
     cancellation never queues behind one.
 
     Args:
-        wire: Makes the exchanges.
+        wire: Makes the HTTP exchanges.
         max_message_size: The longest JSON text or event accepted, in bytes.
         backoff: How long to wait before resuming a broken stream, and how often.
 
     Attributes:
-        link: The link to yield.
+        link: The link that the session uses.
         remote: The server.
     """
 
     def __init__(self, wire: HttpWire, max_message_size: int, backoff: Backoff) -> None:
-        # Messages that an exchange has read reach the caller without a turn of the session's task.
+        # Messages that an exchange has read reach the caller without waiting for the session's task to run.
         inbound, read = open_direct_channel(BUFFER)
         write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self.link = Link(read, write)
@@ -126,7 +127,7 @@ class HttpLink:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Open the link for the length of the block."""
+        """Open the link for the duration of the block."""
         try:
             async with background_nursery(self._end) as nursery:
                 self.remote.nursery = nursery
@@ -141,7 +142,7 @@ class HttpLink:
     async def _end(self) -> None:
         """Give up all requests, wait for the other messages under way, and end the session."""
         try:
-            # There are two limits, so that messages that are stuck don't take the time of the DELETE.
+            # There are two limits, so that messages that are stuck don't use up the time for the DELETE.
             with trio.move_on_after(CLOSE_TIMEOUT):
                 for channel in self._channels[:2]:
                     channel.close()
@@ -189,7 +190,7 @@ class HttpLink:
                 try:
                     # Requests wait for a place inside their own scope, so that a waiting one can be cancelled.
                     if not lasting:
-                        # Unlike `acquire` alone, this takes no turn of the event loop if there is a place.
+                        # Unlike `acquire` alone, this takes no iteration of the event loop if a place is free.
                         await trio.lowlevel.checkpoint_if_cancelled()
                         try:
                             places.acquire_nowait()
@@ -227,7 +228,7 @@ class HttpLink:
             exchange.scope.cancel(params.get("reason"))
         else:
             # L, Sending Messages to the Server: a disconnection cancels nothing, so a notification is sent, and the
-            # stream is closed only after that. The server may end it in the meantime, which must not count as trouble.
+            # stream is closed only after that. The server may end it in the meantime, which must not count as an error.
             exchange.given_up = True
             told = functools.partial(exchange.scope.cancel, "the server has been told of the cancellation")
             # A server ignores the cancellation of a request that has not arrived yet, and one POST may overtake
@@ -241,7 +242,7 @@ class HttpLink:
             posts.start_soon(self._post, notice, self.remote.tell, told, exchange.accepted)
 
     def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:
-        """Send a message after all earlier ones for the same request of the peer, or for no request."""
+        """Send a message after all earlier ones that belong to the same request from the peer, or to no request."""
         # Each waits for the one before: separate POSTs could overtake each other, and progress would go backwards.
         previous, done = self._in_order.get(related), trio.Event()
         self._in_order[related] = done
@@ -280,7 +281,7 @@ class HttpLink:
 
 
 def _as_ours(exc: Exception) -> Exception:
-    """Return the exception that a call raises for this one, which may come from a hook of the caller's HTTP client."""
+    """Return an exception of this library in place of one that a hook of the caller's HTTP client may have raised."""
     if isinstance(exc, TrioMcpError):
         return exc
     logger.error("an HTTP exchange failed", exc_info=exc)

@@ -1,4 +1,4 @@
-"""A WebSocket whose handshake is authorized like any other HTTP request."""
+"""A WebSocket with a handshake that is authorized like any other HTTP request."""
 
 from __future__ import annotations
 
@@ -87,6 +87,6 @@ async def websocket_client(
 
 
 def http_url(url: str) -> str:
-    """Return the URL of a WebSocket server with the scheme of HTTP, for which its tokens are issued."""
+    """Return the URL of a WebSocket server with the corresponding HTTP scheme: its tokens are issued for that URL."""
     scheme, separator, rest = url.partition("://")
     return f"http{scheme[2:].lower()}{separator}{rest}" if scheme.lower() in ("ws", "wss") else url

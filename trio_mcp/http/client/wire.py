@@ -1,4 +1,4 @@
-"""HTTP exchanges of a client with one server: headers, authorization, and redirections.
+"""A client's HTTP exchanges with one server: headers, authorization, and redirections.
 
 This module knows nothing of MCP. Redirections within the origin are followed; others are returned like any response.
 The package `sending` sends the requests.
@@ -25,11 +25,14 @@ from trio_mcp.http.headers import MAX_URL, shown
 
 __all__ = ["HttpWire", "http_wire"]
 
-MAX_REDIRECTS: Final = 5  # chosen: the limit that RFC 2068, section 10.3, once recommended
+MAX_REDIRECTS: Final = 5  # the limit that RFC 2068, section 10.3, once recommended
 MAX_REFUSAL: Final = 64 * 1024
-"""Bytes kept of the body of a refusal while another authorization is sought."""
+"""How many bytes of the body of a refusal are kept while another authorization is sought. An arbitrary choice."""
 REFUSAL_TIMEOUT: Final = 5.0
-"""Seconds that the body of such a refusal may take. Both are chosen; the body is only for an error message."""
+"""How many seconds the body of a refusal may take to arrive.
+
+An arbitrary choice: the body is only needed for an error message.
+"""
 
 _FOLLOWED: Final[dict[str, frozenset[int]]] = {
     "GET": frozenset({301, 302, 303, 307, 308}),
@@ -41,7 +44,7 @@ _REFUSED: Final = frozenset({401, 403})
 _LOCATION: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f]*")
 
 Held: TypeAlias = Callable[[bool], object]
-"""Called with True before a request waits for its authorization, and with False after that."""
+"""A function that is called with True before a request waits for its authorization, and with False after that."""
 
 
 def _shown(url: str) -> str:
@@ -51,7 +54,7 @@ def _shown(url: str) -> str:
 
 
 class HttpWire:
-    """A maker of HTTP exchanges with one origin.
+    """Makes HTTP exchanges with one origin.
 
     Args:
         sender: Sends the requests.
@@ -85,7 +88,7 @@ class HttpWire:
         written: Written | None = None,
         held: Held | None = None,
     ) -> AsyncIterator[HttpResponse]:
-        """Send a request and yield the head of the response.
+        """Send a request, and yield the response as soon as its head has arrived.
 
         When cancelled, or if the block is left before the body has ended, the connection is closed. `written` is called
         once all of the request has been handed to the connection. `held` is called with True before the request waits
@@ -163,7 +166,7 @@ async def _again(response: HttpResponse, attempt: Attempt, held: Held | None) ->
 
 
 def _redirection(url: str, response: HttpResponse) -> str | None:
-    """Return the URL that a redirection leads to; None if it has another origin, which must not get our credentials."""
+    """Return the URL of a redirection to follow; None for another origin, which must not get our credentials."""
     location = response.headers.get("Location") or ""
     # A control character would end up in messages, which show where a request goes.
     if len(location) > MAX_URL or not _LOCATION.fullmatch(location):
@@ -182,7 +185,7 @@ def _redirection(url: str, response: HttpResponse) -> str | None:
 async def http_wire(
     url: str, headers: Mapping[str, str] | None, http_client: Any, auth: Auth | None = None
 ) -> AsyncIterator[HttpWire]:
-    """Open a wire on the given client, which is not closed, or on a new sender.
+    """Open an `HttpWire` on the given HTTP client, which is not closed, or on a new sender.
 
     Raises:
         TypeError: If an argument is of the wrong type.

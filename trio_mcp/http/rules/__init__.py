@@ -1,1 +1,1 @@
-"""How a server judges an HTTP request, decided without I/O."""
+"""The rules by which a server accepts or refuses an HTTP request, without any I/O."""

@@ -19,7 +19,10 @@ LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 """The names accepted by a server that listens only on this machine."""
 
 MAX_SEEN = 100
-"""Spellings of accepted hosts that are cached (chosen): ports and letter case allow any number of them for a host."""
+"""How many spellings of accepted hosts are cached: with ports and letter case, each host has any number of them.
+
+An arbitrary choice.
+"""
 
 # RFC 9110, section 7.2: a host with an optional port. In an entry of allowed_hosts, the port ``*`` means any port.
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+\]|[^:/?#@\[\]\s]+)(?::(?P<port>\d{1,5}|\*)?)?")
@@ -58,9 +61,12 @@ class HostGuard:
     def check(self, headers: Headers) -> str | None:
         """Return what is wrong with a request and what to do about it, or None if it may pass."""
         host = headers.get("Host")
-        if self._hosts is not None and (host is None or not (host in self._seen or self._takes(host))):
-            seen = "without a Host" if host is None else f"for the host {shown(host)}"
-            return f"a request {seen} is refused; if that is a name of this server, add it to allowed_hosts"
+        if self._hosts is not None:
+            if host is None:
+                return "a request without a Host is refused: the header says which server is meant"
+            if host not in self._seen and not self._takes(host):
+                seen = f"a request for the host {shown(host)} is refused"
+                return f"{seen}; if that is a name of this server, add it to allowed_hosts"
         # Only browsers send an Origin. Other programs have nothing to gain from DNS rebinding.
         origin = headers.get("Origin")
         if origin is None:

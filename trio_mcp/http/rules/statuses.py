@@ -74,10 +74,10 @@ __all__ = [
 ]
 
 ASSUMED_REVISION: Final = "2025-03-26"
-"""The revision of a legacy client that sends no version header and has no session (L, Protocol Version Header)."""
+"""The revision assumed for a legacy client without a version header or a session (L, Protocol Version Header)."""
 
 Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
-"""The kind of a decoded body."""
+"""The kind of message in a decoded body; ``"garbage"`` if there is no valid message in it."""
 
 # A ladder remembers which rules apply, by HTTP method. A peer may send any method, so unknown methods share this entry
 # instead of filling the memory.
@@ -101,15 +101,15 @@ _KINDS: Final[Mapping[type, Kind]] = {
 
 @attrs.frozen
 class RuleSettings:
-    """A server's settings that the rules need.
+    """The settings of a server that the rules need.
 
     Attributes:
         identity: What the server declares about itself, above all the revisions it serves.
         guard: The check of ``Host`` and ``Origin``.
         stateless: Whether the legacy era has no sessions either: no GET, no DELETE, and every POST stands alone.
-        json_only: Whether every response is one JSON text, except that to a lasting request, which is always a stream.
+        json_only: Whether every response is one JSON text, except for lasting requests, which always get a stream.
         max_message_size: The longest body that is accepted, in bytes.
-        tool_headers: Returns the arguments that a tool wants as headers, by its name; empty for an unknown tool.
+        tool_headers: Returns the arguments that a tool, given by name, wants as headers; empty for an unknown tool.
     """
 
     identity: ServerIdentity
@@ -138,7 +138,7 @@ class CheckedRequest:
         version: The revision that the version header names.
         message: The decoded body; None before the body has been read.
         kind: The kind of the message.
-        meta: Its ``_meta``.
+        meta: The ``_meta`` of the message.
         era: The era whose rules apply.
         session: The session id that was sent, if the server has sessions.
         revision: The revision in use, once a rule has determined it.
@@ -160,7 +160,7 @@ class CheckedRequest:
 
     @property
     def id(self) -> RequestId | None:
-        """The id of the request, for its refusal."""
+        """The id of the request, which a refusal repeats; None for any other message."""
         return self.message.id if type(self.message) is Request else None
 
 
@@ -228,7 +228,7 @@ class Refusal:
 
     @property
     def body(self) -> bytes:
-        """The body of the response."""
+        """The body of the response, as JSON text."""
         return encode(self.error)
 
 
@@ -247,7 +247,7 @@ def refuse(
 
 
 FindSession: TypeAlias = Callable[[str, RequestId | None], str | Refusal]
-"""Returns the revision of a session by its id, or a 404 for the request that names it if there is no such session."""
+"""A function that returns the revision of a session by its id, or a 404 for the request if there is no such session."""
 
 
 # --- the machinery ----------------------------------------------------------------------------------------------
@@ -255,12 +255,12 @@ FindSession: TypeAlias = Callable[[str, RequestId | None], str | Refusal]
 
 @attrs.frozen
 class StatusRule:
-    """One rule of a ladder.
+    """One rule of a `Ladder`.
 
     Attributes:
         name: The rule's name in logs and tests.
         section: The section of the specification that the rule comes from.
-        check: Returns a refusal, or None to let the request pass. It may set fields of the exchange.
+        check: Returns a refusal, or None to let the request pass. It may set fields of the `CheckedRequest`.
         era: The era whose messages it checks; None for both.
         only: The HTTP methods of a head, or the kinds of a message, that it checks; None for all.
     """
@@ -276,7 +276,7 @@ class Ladder:
     """A list of rules, checked in order; the first that refuses decides.
 
     Args:
-        rules: The rules.
+        rules: The rules, in order.
     """
 
     def __init__(self, *rules: StatusRule) -> None:
@@ -329,8 +329,8 @@ def judge_message(
 ) -> Accept | Refusal:
     """Judge the body of a POST whose head `judge_head` let pass.
 
-    Even a refused response from the client settles a request of the server: hand a `Malformed` that has an id and
-    expects no response to the session as well.
+    Even a response that is refused settles the server's request that it names. So the caller must also hand a
+    `Malformed` that has an id and expects no response to the session.
 
     Args:
         message: The body as `codec.decode` has decoded it.
@@ -373,7 +373,7 @@ def _meta(message: Incoming) -> dict[str, Any]:
 
 
 def _claims(exchange: CheckedRequest) -> bool:
-    """Return whether a message, or one in the batch, claims to follow the modern rules."""
+    """Return whether a message, or any message of a batch, claims to follow the modern rules."""
     if type(exchange.message) is Batch:
         return any(meta.PROTOCOL_VERSION in _meta(item) for item in exchange.message.items)
     return meta.PROTOCOL_VERSION in exchange.meta

@@ -1,1 +1,1 @@
-"""The HTTP servers that run the application: hypercorn, hardened, or our own, which is lean."""
+"""The HTTP servers that can run the application: a hardened hypercorn, or our own lean server."""

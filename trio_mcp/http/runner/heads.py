@@ -1,4 +1,4 @@
-"""The checks of the head of a request that every runner makes in addition to those of its parser."""
+"""The checks of a request head that every runner makes in addition to those of its parser."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def check_head(version: bytes, target: bytes, fields: Fields, limit: int) -> tup
         version: The HTTP version, such as ``b"1.1"``.
         target: The request target.
         fields: The header fields.
-        limit: How many bytes the target may have, and the target together with all fields.
+        limit: The most bytes that the target may have, and also the target together with all fields.
 
     Raises:
-        FramingError: If it is refused.
+        FramingError: If the head is refused.
     """
     if not version.startswith(b"1."):
         raise FramingError(505, "only HTTP/1.0 and HTTP/1.1 are supported")

@@ -19,7 +19,7 @@ __all__ = ["MAKERS", "Runner", "serve_asgi"]
 
 
 class Runner(Protocol):
-    """A runner, which serves HTTP on the connections of one server.
+    """A runner: it serves HTTP on the connections of one server.
 
     Attributes:
         protocols: The protocols that it supports over TLS, by their names in ALPN.
@@ -28,7 +28,7 @@ class Runner(Protocol):
     protocols: list[str]
 
     def connect(self, stream: Any) -> RunnableConnection:
-        """Return the connection that serves a stream."""
+        """Return a connection that serves HTTP on a stream."""
 
     async def run(self) -> None:
         """Run the task that the connections share, if there is one, until cancelled."""
@@ -38,7 +38,7 @@ class Runner(Protocol):
 
 
 def hypercorn_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -> Runner:
-    """Return the runner on hypercorn."""
+    """Return a runner that uses hypercorn."""
     # hypercorn is imported only now: the other runners don't need it.
     from trio_mcp.http.runner.hypercorn.connection import HypercornRunner
 
@@ -46,7 +46,7 @@ def hypercorn_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -
 
 
 def httptools_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -> Runner:
-    """Return our own runner with the parser of httptools.
+    """Return our own runner, with httptools as its parser.
 
     Raises:
         RuntimeError: If httptools is not installed.
@@ -74,23 +74,22 @@ async def serve_asgi(
 ) -> None:
     """Serve an application until ``shutdown`` returns, and then until the exchanges under way have ended.
 
-    When started in a nursery it returns the URLs that are actually bound, one for each socket, with the port that the
-    system has chosen for port 0. The URL of a Unix socket is ``http+unix://`` with the percent-encoded path.
+    When started with `trio.Nursery.start`, it returns the URLs that are actually bound, one for each socket, with the
+    port that the system has chosen for port 0. The URL of a Unix socket is ``http+unix://`` with the percent-encoded
+    path. When cancelled, it ends at once, and exchanges under way are cancelled.
 
     Args:
         app: An ASGI application; its lifespan protocol is not used.
         settings: The addresses, TLS and timeouts of the server.
         runner: A name in `trio_mcp.http.server.options.RUNNERS`.
         limits: Limits on connections.
-        shutdown: Returns when no new work should be accepted. It should also end streams that would never end.
+        shutdown: Returns when no new work should be accepted. It should also end streams that otherwise never end.
         idle: Returns when no new connections are needed any more. Until then they are accepted even after ``shutdown``,
             for messages that belong to work under way.
         task_status: Receives the URLs.
 
     Raises:
         OSError: If an address can't be bound.
-
-    When cancelled, it ends at once, and exchanges under way are cancelled.
     """
     limits = limits or ServerLimits()
     # The runner is made first: if its package is not installed, the error comes before anything is bound.
@@ -110,7 +109,7 @@ async def serve_asgi(
                     )
                     task_status.started(urls)
                     await shutdown()
-                    # There is one deadline for both: the time spent in `idle` is part of the grace of the connections.
+                    # There is one deadline for both: the time spent in `idle` is part of the connections' grace period.
                     deadline = trio.current_time() + limits.grace
                     with trio.CancelScope(deadline=deadline):
                         await idle()

@@ -1,4 +1,4 @@
-"""The settings of a server over HTTP, and its limits on connections."""
+"""The settings of an HTTP server, and its limits on connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trio_mcp.sockets.listening import cannot_listen
 __all__ = ["KEEP_ALIVE", "Bound", "ServerLimits", "ServerSettings", "settings_at"]
 
 KEEP_ALIVE: Final = 75
-"""Seconds for which an idle connection is kept, unless the settings say otherwise.
+"""How many seconds an idle connection is kept, unless the settings say otherwise.
 
 It exceeds the 60 seconds for which nginx and the load balancers of large clouds keep a connection by default: a server
 that closes first may lose a request that is on its way, and a proxy must not repeat a POST."""
@@ -41,14 +41,14 @@ class ServerSettings:
         bind: Binds the sockets. It gets the descriptors that a service manager has handed over, which replace the
             addresses of the settings if there are any, and raises OSError if an address can't be bound.
         tls: The TLS context of the sockets for ``https``.
-        backlog: Connections that may wait to be accepted.
-        response_fields: Returns the fields of every response. It is called at most once a second.
+        backlog: How many connections may wait to be accepted.
+        response_fields: Returns the header fields that every response carries. It is called at most once a second.
         keep_alive_timeout: Seconds for which an idle connection is kept.
-        keep_alive_requests: Requests after which a connection is closed.
+        keep_alive_requests: The number of requests after which a connection is closed.
         handshake_timeout: Seconds for a TLS handshake, which `ServerLimits.head_timeout` limits as well.
         read_timeout: Seconds for each wait for bytes; None for no limit.
-        max_head: Bytes that the head of a request may have.
-        root_path: ``root_path`` of ASGI.
+        max_head: The largest request head that is accepted, in bytes.
+        root_path: The ``root_path`` of ASGI.
         server_names: The hosts that are served; empty for all.
         config: The hypercorn configuration from which the settings were made, if any.
     """
@@ -109,8 +109,8 @@ class ServerLimits:
         connections: How many may be open at once; further ones get a 503 and are closed.
         write_timeout: Seconds that a peer may take to read 64 KiB once its buffers are full, before it is dropped.
         grace: Seconds that exchanges under way are given when the server ends.
-        head_timeout: Seconds for a TLS handshake, and for the head of a request, counted from its first byte, or for
-            the first head of a connection from the beginning of the connection.
+        head_timeout: Seconds for a TLS handshake, and for the head of a request. The time for a head counts from its
+            first byte, or, for the first head of a connection, from the beginning of the connection.
     """
 
     connections: int = 1000

@@ -23,7 +23,7 @@ __all__ = ["listeners_of", "open_sockets"]
 
 @contextlib.contextmanager
 def open_sockets(settings: ServerSettings) -> Iterator[list[Bound]]:
-    """Bind the sockets for the time of a block; at its end, close them and remove the files of Unix sockets.
+    """Bind the sockets for the duration of a block; at its end, close them and remove the files of Unix sockets.
 
     Sockets that a service manager hands over replace the addresses of the settings.
     """
@@ -48,7 +48,7 @@ def open_sockets(settings: ServerSettings) -> Iterator[list[Bound]]:
 
 
 def listeners_of(settings: ServerSettings, sockets: list[Bound], protocols: list[str]) -> tuple[list[Any], list[str]]:
-    """Return listeners on the sockets, and their URLs; over TLS they offer these protocols (ALPN, RFC 7301)."""
+    """Return listeners on the sockets, and their URLs; over TLS, they offer ``protocols`` by ALPN (RFC 7301)."""
     listeners: list[Any] = []
     urls: list[str] = []
     tls = settings.tls

@@ -27,10 +27,13 @@ except ImportError:  # on Windows; `unread` is only for a runner that needs Linu
 __all__ = ["MAX_RECEIVED", "PIECE", "Connections", "DeadlineStream", "RunnableConnection", "address", "lifetime"]
 
 MAX_RECEIVED = 64 * 1024
-"""Bytes read at a time, and the most that is kept of later requests while one is served (chosen)."""
+"""How many bytes are read at a time, and how many bytes of later requests are kept while one is being served.
+
+An arbitrary choice.
+"""
 
 PIECE = 64 * 1024
-"""Bytes for which a peer gets the whole write timeout (chosen)."""
+"""The largest piece of data, in bytes, that is sent within one write timeout. An arbitrary choice."""
 
 # This is written by hand, so that a connection over the limit needs no parser.
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
@@ -46,7 +49,7 @@ class DeadlineStream:
 
     Attributes:
         stream: The stream.
-        tls: Whether it is TLS.
+        tls: Whether the stream is TLS.
     """
 
     __slots__ = ("_deadline", "_direct", "_patience", "_sending", "_waiting", "_write_timeout", "stream", "tls")
@@ -57,7 +60,7 @@ class DeadlineStream:
         self._direct = SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream)
         self._patience = math.inf if read_timeout is None else read_timeout
         self._write_timeout = write_timeout
-        # Hypercorn sends both from the reader's task and from those of requests. Trio raises BusyResourceError for a
+        # Hypercorn sends both from the reader's task and from requests' tasks. Trio raises BusyResourceError for a
         # second sender, and data that is sent piece by piece must not be mixed with other data.
         self._sending = trio.Lock()
         self._waiting = trio.CancelScope()  # around the reader's wait for the next bytes
@@ -69,10 +72,10 @@ class DeadlineStream:
         return (self.stream.transport_stream if self.tls else self.stream).socket
 
     async def shake_hands(self, timeout: float) -> bool:
-        """Do the TLS handshake, if there is one, within a number of seconds.
+        """Do the TLS handshake, if the connection uses TLS, within ``timeout`` seconds.
 
         Returns:
-            Whether it succeeded.
+            Whether it succeeded, or was not needed.
         """
         return not self.tls or await accept_tls(self.stream, trio.CancelScope(relative_deadline=timeout))
 
@@ -100,7 +103,7 @@ class DeadlineStream:
             try:
                 if not self._direct:
                     return bytes(await self.stream.receive_some(MAX_RECEIVED))
-                # There are fewer layers here than in `receive_some`, because every request is read this way. The
+                # This bypasses the layers of `receive_some`, because every request is read this way. The
                 # descriptor is looked up each time: a closed socket has none (-1), and its old number may belong to
                 # another connection by now.
                 socket = self.stream.socket
@@ -115,7 +118,7 @@ class DeadlineStream:
         return None
 
     def unread(self) -> int:
-        """Return how many bytes the system has received that have not been read yet."""
+        """Return how many bytes the system has received and still keeps, because they have not been read yet."""
         # None of them are read: bytes that are read would have to be kept here, while the system keeps these already.
         count = array.array("i", [0])
         with contextlib.suppress(OSError, ValueError):  # the socket may be closed
@@ -130,9 +133,9 @@ class DeadlineStream:
         """
         rest = memoryview(data)
         if rest and self._direct and not self._sending.locked():
-            # The system nearly always takes all of the data at once, which needs no deadline and no turn of the event
-            # loop. If its buffer is full, or the connection is broken, `_send` deals with the rest. While another task
-            # sends, these bytes would get in between, so they wait in `_send`.
+            # The system nearly always takes all of the data at once, which needs no deadline and no iteration of the
+            # event loop. If its buffer is full, or the connection is broken, `_send` deals with the rest. While another
+            # task sends, these bytes would get in between, so they wait in `_send`.
             rest = rest[write_now(self.stream.socket, rest) :]
         return not rest or await self._send(rest)
 
@@ -164,7 +167,7 @@ class DeadlineStream:
             if scope.cancelled_caught:
                 return False  # a part of the piece may have been sent, so nothing can follow
             data = data[PIECE:]
-            # The system may take more immediately: a turn of the event loop for each piece costs more than sending it.
+            # The system may take more now: an iteration of the event loop for each piece costs more than sending it.
             if self._direct:
                 data = data[write_now(self.stream.socket, data) :]
         return True
@@ -183,7 +186,7 @@ class DeadlineStream:
 
 
 def address(name: Callable[[], Any]) -> tuple[str, int] | None:
-    """Return a socket's own or its peer's address in the form of ASGI; None for a Unix socket, or if it has gone."""
+    """Return a socket's own or its peer's address in ASGI's form; None for a Unix socket, or if the peer has gone."""
     # A peer that has already gone has no address any more; its connection fails later by itself.
     try:
         found = name()
@@ -194,7 +197,7 @@ def address(name: Callable[[], Any]) -> tuple[str, int] | None:
 
 
 class RunnableConnection(Protocol):
-    """A connection, from its acceptance to its end."""
+    """A connection that a client has opened, and that can be served until it ends."""
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection, and close the stream."""
@@ -208,7 +211,7 @@ class Connections:
 
     Args:
         connect: Returns the connection that serves a stream.
-        limit: How many there may be at once; further ones get a 503 and are closed.
+        limit: How many connections may be open at once; further ones get a 503 and are closed.
     """
 
     def __init__(self, connect: Callable[[Any], RunnableConnection], limit: int) -> None:
@@ -240,7 +243,7 @@ class Connections:
             connection.shut_if_idle()
 
     async def interrupt(self) -> None:
-        """Raise the KeyboardInterrupt of a connection, at the very end.
+        """Raise the KeyboardInterrupt, or the like, that a connection has raised; called at the very end.
 
         `trio.serve_listeners` closes a connection's stream with an await, which in a cancelled scope would replace the
         exception by Cancelled.
@@ -252,7 +255,7 @@ class Connections:
 async def _refuse(stream: Any) -> None:
     """Send a 503 on a connection over the limit, unless that would need a TLS handshake, and close the connection."""
     if isinstance(stream, trio.SocketStream):
-        # One second (chosen) is enough, because the buffers of a new connection are empty.
+        # One second is enough, because the buffers of a new connection are empty.
         with trio.move_on_after(1), contextlib.suppress(trio.BrokenResourceError):
             await stream.send_all(REFUSED)
     await trio.aclose_forcefully(stream)

@@ -27,12 +27,12 @@ ENTRY: Final = "trio_mcp.access"
 """The key of the `AccessEntry` in the scope of an exchange that is logged."""
 
 LONGEST: Final = 200
-"""The most characters that are logged of each text from the client (chosen)."""
+"""How many characters are logged of each text from the client. An arbitrary choice."""
 
 
 @attrs.define(eq=False)
 class AccessEntry:
-    """The facts of one exchange.
+    """The facts of one exchange that the access log shows.
 
     Attributes:
         status: The status of the response; None before there is one.
@@ -80,7 +80,7 @@ async def logged(
 
 
 def is_noted(scope: Scope) -> bool:
-    """Return whether an exchange has its entry already."""
+    """Return whether an exchange already has its entry for the access log."""
     return ENTRY in scope
 
 

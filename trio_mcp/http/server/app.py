@@ -54,10 +54,16 @@ from trio_mcp.types.versions import Era
 __all__ = ["HttpApp", "open_app"]
 
 MAX_TOOL_HEADERS = 10_000
-"""Tools whose header parameters are cached (chosen). Names of removed tools stay in the cache until it is cleared."""
+"""How many tools have their header parameters cached. An arbitrary choice.
+
+Names of removed tools stay in the cache until it is cleared.
+"""
 
 MAX_SEEN: Final = 256
-"""Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` fields."""
+"""How many heads are remembered: those with at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` fields.
+
+An arbitrary choice.
+"""
 
 # These fields differ between requests or sessions, or are secrets. No rule for the head of a POST reads any of them
 # except the length, which is checked here.
@@ -81,10 +87,10 @@ PARAMETER: Final = b"mcp-param-"
 
 @contextlib.asynccontextmanager
 async def open_app(run: HostedRun, options: HttpOptions) -> AsyncIterator[HttpApp]:
-    """Yield the application for a run, with the gate that judges tokens if ``auth`` is set.
+    """Yield the application for a run, with the gate that checks tokens if ``auth`` is set.
 
     Raises:
-        ValueError: If something that the server offers needs scopes, but no tokens are judged.
+        ValueError: If something that the server offers needs scopes, but no tokens are checked.
     """
     if options.settings["auth"] is None:
         yield HttpApp(run, options)
@@ -99,16 +105,16 @@ class HttpApp:
     Args:
         run: The run.
         options: The settings of the endpoint.
-        gate: The gate that admits requests, if ``options.settings["auth"]`` judges their tokens.
+        gate: The gate that admits requests, if ``options.settings["auth"]`` checks their tokens.
 
     Raises:
-        ValueError: If something that the server offers needs scopes, but no tokens are judged.
+        ValueError: If something that the server offers needs scopes, but no tokens are checked.
     """
 
     def __init__(self, run: HostedRun, options: HttpOptions, gate: Gate | None = None) -> None:
         if gate is None and run.served.scoped:
             raise ValueError(
-                f"{run.served.scoped} needs scopes, which are enforced only if tokens are judged: serve with "
+                f"{run.served.scoped} needs scopes, which are enforced only if tokens are checked: serve with "
                 "auth=ResourceServer(…), or leave out scopes=…"
             )
         assert (gate is None) == (options.settings["auth"] is None), "open_app makes both"
@@ -165,7 +171,7 @@ class HttpApp:
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        # Here, the log is the same for all runners; if it is off, it costs no extra frame in the call stack.
+        # Logging is done here, so that it is the same for all runners; if it is off, it adds no stack frame.
         if ACCESS.isEnabledFor(INFO) and not is_noted(scope):
             await logged(self, scope, receive, send)
             return
@@ -189,7 +195,7 @@ class HttpApp:
         ):
             await self._upgrade(request, answer)
             return
-        # A head that is remembered has passed the rules, but its token still has to be judged.
+        # A head that is remembered has passed the rules, but its token still has to be checked.
         if self._gate is not None:
             # The host is checked before the token: a foreign web page learns nothing else about the server.
             refusal = (None if seen is not None else self._foreign(request)) or await self._gate.admit(request, answer)
@@ -212,7 +218,7 @@ class HttpApp:
             await self._of_session(verdict, request, answer)
 
     async def _of_session(self, verdict: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Respond to a request about a session of the legacy era, other than a POST."""
+        """Respond to a GET or DELETE for a session of the legacy era."""
         if verdict.kind == "end":
             await self._legacy.delete(verdict, answer)
         elif self._ending and verdict.last_event_id is None:
@@ -366,7 +372,7 @@ class HttpApp:
         elif request.path == options.settings["websocket_path"]:
             await self._upgrade(request, answer)
         elif (document := self._document(request)) is not None:
-            await answer.whole(200, document, (("cache-control", "max-age=3600"),))  # chosen
+            await answer.whole(200, document, (("cache-control", "max-age=3600"),))  # an arbitrary choice
         elif (allowed := self._legacy.method_at(request.path)) is not None:
             await self._legacy_path(allowed, request, answer)
         else:
@@ -377,7 +383,7 @@ class HttpApp:
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
     def _document(self, request: HttpRequest) -> bytes | None:
-        """Return the metadata of the protected resource, if it is served at the path of the request, or else None."""
+        """Return the metadata of the protected resource, if it is served at the path of the request; otherwise None."""
         auth = self.options.settings["auth"]
         if auth is None or request.method not in ("GET", "HEAD"):
             return None
@@ -392,7 +398,7 @@ class HttpApp:
             await self._refuse(refusal, request, answer)
 
     async def _open_websocket(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        """Serve a WebSocket whose protocol the ASGI server implements."""
+        """Serve a WebSocket for which the ASGI server implements the protocol."""
         if self.options.settings["websocket_path"] is None:
             await send({"type": "websocket.close"})  # before accepting: the ASGI server responds with 403
             return
@@ -432,8 +438,8 @@ class HttpApp:
 
 
 def _none_granted(principal: Principal | None, needed: Collection[str]) -> Refusal | None:
-    """Refuse whatever needs scopes, as `Protection.permit` does, where no tokens are judged."""
-    return refuse(403, "this needs scopes, but the server judges no tokens: it has no auth=…") if needed else None
+    """Refuse whatever needs scopes, in place of `Protection.permit`, because no tokens are checked."""
+    return refuse(403, "this needs scopes, but the server checks no tokens: it has no auth=…") if needed else None
 
 
 @attrs.define(eq=False)
@@ -448,7 +454,7 @@ class SeenHeads:
     _seen: dict[Any, Headers] = attrs.Factory(dict)
 
     def find(self, scope: Scope) -> tuple[Headers | None, tuple[Any, ...]]:
-        """Look a head up.
+        """Look up the head of a request.
 
         Returns:
             The fields, if the head is known to pass, and the key with which to `add` it otherwise.
@@ -473,7 +479,7 @@ class SeenHeads:
         return None if known is None else known.adding(varying), tuple(key)
 
     def add(self, key: tuple[Any, ...]) -> None:
-        """Remember the head of a POST that has passed all rules; an empty key does nothing."""
+        """Remember the head of a POST that has passed all rules; do nothing if the key is empty."""
         # The first two items are the method and the address.
         if not key or len(key) > 2 + MAX_SEEN_FIELDS:
             return

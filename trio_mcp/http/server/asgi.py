@@ -38,13 +38,13 @@ Owner: TypeAlias = tuple[str | None, str, str | None]
 """The `identity` of a `Principal`."""
 
 DRAINED = 1024 * 1024
-"""The most bytes of an unwanted body that are still read (chosen).
+"""The most bytes of an unwanted body that are still read (arbitrary).
 
 The operating system resets a connection that is closed with data unread, and the reset may destroy the response before
 the client has read it."""
 
 DRAIN_TIME = 1.0
-"""Seconds for reading the rest of an unwanted body (chosen)."""
+"""Seconds that are allowed for reading the rest of an unwanted body (arbitrary)."""
 
 # 2026-07-28 `basic/transports/streamable-http`, Receiving Messages: X-Accel-Buffering keeps a proxy from holding events
 # back. So does no-transform, because a proxy that compresses would buffer.
@@ -60,11 +60,11 @@ AWAITED = ("notifications/cancelled", "notifications/progress")
 
 
 EXTRAS = "trio_mcp.extras"
-"""The name of the ASGI extension with which our own runners offer more than ASGI has: an `Extras`."""
+"""The name of the ASGI extension through which our own runners offer an `Extras`."""
 
 
 class Extras:
-    """The abilities of our own runners beyond ASGI, for one request.
+    """Services beyond ASGI that our own runners offer for one request.
 
     Attributes:
         lingers: Whether the runner itself reads the rest of a body after the response.
@@ -99,7 +99,7 @@ class Extras:
     def call(self, callback: Callable[[], object] | None) -> None:
         """Set the function to call when the client leaves or the exchange ends; None removes it.
 
-        If that has happened already, the function is called now. It saves a task that waits for `http.disconnect`.
+        If that has happened already, the function is called now. This way, no task has to wait for ``http.disconnect``.
         """
         self._callback = callback
         if callback is not None and self._happened:
@@ -107,19 +107,19 @@ class Extras:
 
 
 class BodyTooLarge(Exception):
-    """The body exceeds the size limit."""
+    """The body of a request exceeds the size limit."""
 
 
 class ClientGone(Exception):
-    """The client has left before its request was complete."""
+    """The client left before its request was complete."""
 
 
 class NoRoom(Exception):
-    """The endpoint already has as much under way as it allows."""
+    """The endpoint already has as much work under way as its limits allow."""
 
 
 class Ledger:
-    """A count of the work under way at an endpoint: bodies while they are read, then messages until they are settled.
+    """A count of the work under way at an endpoint: request bodies while they are read, then messages until handled.
 
     Args:
         max_requests: How many requests may be under way at once, and how many bodies may be read at once.
@@ -144,7 +144,7 @@ class Ledger:
         """Count a message until it is released.
 
         Args:
-            message: The message. Responses and the notifications in `AWAITED` are accepted at any load, uncounted.
+            message: The message. Responses and the notifications in `AWAITED` are always accepted, and not counted.
             size: Its size in bytes.
 
         Raises:
@@ -174,7 +174,7 @@ class Ledger:
 
 @attrs.define(eq=False)
 class CountedMessage:
-    """A message that counts as under way until every keeper has released it."""
+    """A message that counts as under way until every reference to it has been released."""
 
     _ledger: Ledger
     _requests: int
@@ -182,11 +182,11 @@ class CountedMessage:
     _keepers: int = 1
 
     def keep(self) -> None:
-        """Add a keeper."""
+        """Add a reference."""
         self._keepers += 1
 
     def release(self) -> None:
-        """Drop a keeper; the last one ends the counting."""
+        """Drop a reference; after the last one, the message no longer counts."""
         self._keepers -= 1
         if not self._keepers:
             self._ledger.requests -= self._requests
@@ -195,7 +195,7 @@ class CountedMessage:
 
 @attrs.define(eq=False)
 class RequestBody:
-    """A body while it is read, counted by a ledger.
+    """A request body while it is being read, with a ledger that counts it.
 
     Args:
         limit: How many bytes the body may have.
@@ -212,14 +212,14 @@ class RequestBody:
     size: int = 0
 
     def add(self, piece: bytes) -> None:
-        """Add a piece.
+        """Add a piece that has arrived.
 
         Raises:
             BodyTooLarge: If the body exceeds its limit.
             NoRoom: If too many bytes of bodies are being read.
         """
         ledger = self._ledger
-        # A piece is counted before it is judged: in the end `HttpRequest.body` subtracts `size`, refused pieces
+        # A piece is counted before it is checked: in the end `HttpRequest.body` subtracts `size`, refused pieces
         # included.
         self.size += len(piece)
         ledger.body_bytes += len(piece)
@@ -232,7 +232,7 @@ class RequestBody:
 
 
 class HttpRequest:
-    """A request as the client sent it.
+    """An HTTP request as the client sent it.
 
     Args:
         scope: ASGI's scope.
@@ -247,15 +247,16 @@ class HttpRequest:
         headers: The header fields.
         is_local: Whether the connection arrived on an address that only this machine can reach: loopback or a Unix
             socket.
-        extras: The abilities of our own runners; None on another ASGI server.
+        extras: The services of our own runners; None on another ASGI server.
         metadata: The metadata that handlers find in `Context.transport_metadata`.
-        principal: The principal on whose behalf the request is made; None unless its token was judged.
+        principal: The principal on whose behalf the request is made; None unless a token was accepted.
         owner: The identity of that principal, who owns what is made for the request.
-        clock: Returns the time by which the principal expires, in seconds since the epoch; set with ``principal``.
-        permitted: Whether scopes have been judged by the head alone, so that the message need not be judged.
+        clock: Returns the time that the expiry of the principal is compared with, in seconds since the epoch; set with
+            ``principal``.
+        permitted: Whether the scopes have been checked from the header fields alone, so that the message need not be.
     """
 
-    # These defaults are on the class, because most servers judge no tokens.
+    # These defaults are on the class, because most servers check no tokens.
     principal: Principal | None = None
     owner: Owner | None = None
     clock: Callable[[], float]
@@ -323,7 +324,7 @@ class HttpRequest:
         return body.pieces.joined()
 
     async def drain(self) -> None:
-        """Read the rest of an unwanted body, within `DRAINED` and `DRAIN_TIME`, unless the runner does that."""
+        """Read the rest of an unwanted body, within `DRAINED` bytes and `DRAIN_TIME`, unless the runner does so."""
         if self.extras is not None and self.extras.lingers:
             return
         # This is bounded, because a client could send without end. Beyond the bounds the connection is reset.
@@ -352,14 +353,14 @@ class HttpRequest:
 
 
 class HttpAnswer:
-    """The response, sent by `whole`, `whole_events` or `refuse`, or else by `start_events`, `send` and `finish`.
+    """An HTTP response, sent by `whole`, `whole_events` or `refuse`, or else by `start_events`, `send` and `finish`.
 
     Args:
         send: ASGI's send callable.
         fields: Header fields that every response of this exchange carries.
 
     Attributes:
-        fields: Those header fields.
+        fields: The header fields that every response carries.
         started: Whether the head has been sent, or is being sent.
         finished: Whether nothing more will be sent.
     """
@@ -389,7 +390,7 @@ class HttpAnswer:
         await self._send({"type": "http.response.body", "body": body})
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Send a refusal."""
+        """Send a refusal as the response."""
         await self.whole(refusal.status, refusal.body, refusal.headers)
 
     async def whole_events(self, events: bytes) -> None:
@@ -407,7 +408,7 @@ class HttpAnswer:
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
     async def send(self, data: bytes) -> None:
-        """Send a piece of the stream; does nothing after the end."""
+        """Send a piece of the stream; after the end, do nothing."""
         if not self.finished:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 

@@ -109,9 +109,9 @@ class AsgiApp:
         await app(scope, receive, send)
 
     def statistics(self) -> HttpStatistics:
-        """Return what the endpoint is doing now.
+        """Return a snapshot of what the endpoint is doing.
 
-        This looks at every session: it may be called once a second, but not for every request.
+        This looks at every session: call it once a second at most, not for every request.
 
         Raises:
             RuntimeError: If the application is not running.
@@ -153,7 +153,7 @@ class AsgiApp:
             await send({"type": f"lifespan.{stage}.failed", "message": failure})
 
     async def _refuse(self, kind: str, send: SendCallable) -> NoReturn:
-        """Tell the client, and by an exception the ASGI server, which logs it, why this call can't be served."""
+        """Tell the client why this call can't be served, and raise an exception, which the ASGI server logs."""
         # Nothing here needs Trio: the call may come from an ASGI server on asyncio.
         text = _no_trio() or (NOT_RUNNING if self._app is None else ELSEWHERE)
         if kind == "http":

@@ -1,4 +1,4 @@
-"""The CORS headers, which tell browsers which pages may call, if the setting ``cors`` is on.
+"""The CORS headers, which tell browsers which pages may call the server; sent only if the setting ``cors`` is on.
 
 https://fetch.spec.whatwg.org/#http-cors
 """
@@ -34,11 +34,11 @@ EXPOSED: Final = (SESSION_ID, PROTOCOL_VERSION, "DPoP-Nonce", "Retry-After", "WW
 PARAMETER: Final = "mcp-param-"
 """The prefix of headers made from tool arguments: tools choose the names, so the list in a preflight is echoed."""
 MAX_PARAMETERS = 50
-"""How many such names are echoed (chosen)."""
+"""How many header names with this prefix the response to a preflight repeats at most (arbitrary)."""
 
 
 def is_preflight(request: HttpRequest) -> bool:
-    """Return whether this is a CORS preflight, with which a browser asks before it sends the real request."""
+    """Return whether a request is a CORS preflight, with which a browser asks before it sends the real request."""
     headers = request.headers
     return (
         request.method == "OPTIONS"
@@ -48,7 +48,7 @@ def is_preflight(request: HttpRequest) -> bool:
 
 
 def cors_fields(origin: str) -> list[tuple[str, str]]:
-    """Return the headers of every response to an allowed origin."""
+    """Return the headers that every response to an allowed origin carries."""
     # The origin is named instead of "*", because not every origin is allowed. The caller has checked this one.
     return [
         ("Access-Control-Allow-Origin", origin),
@@ -65,7 +65,7 @@ def preflight_fields(request: HttpRequest) -> list[tuple[str, str]]:
     fields = [
         ("Access-Control-Allow-Methods", "GET, POST, DELETE"),
         ("Access-Control-Allow-Headers", ", ".join([*ALLOWED, *parameters[:MAX_PARAMETERS]])),
-        ("Access-Control-Max-Age", "600"),  # seconds; chosen
+        ("Access-Control-Max-Age", "600"),  # seconds (arbitrary)
     ]
     # Chromium asks for this when a public page calls a server in a private network (Private Network Access draft).
     if request.headers.get("Access-Control-Request-Private-Network") == "true":

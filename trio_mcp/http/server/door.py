@@ -23,14 +23,17 @@ __all__ = ["Judge", "LegacyEndpoint", "ReadBody", "ending", "legacy_endpoint", "
 LEGACY = "trio_mcp.http.server.legacy"
 
 Judge: TypeAlias = Callable[[Incoming], Refusal | None]
-"""Judges the scopes of a message; see `Gate.judge`."""
+"""A function that checks the scopes for a message, and returns its refusal, if any; see `Gate.judge_message`."""
 
 ReadBody: TypeAlias = Callable[[], Awaitable[bytes | None]]
-"""Reads the body of a request; None if the request was refused or the client has left."""
+"""A function that reads the body of a request; it returns None if the request was refused or the client has left."""
 
 
 class LegacyEndpoint:
-    """The legacy era at an endpoint. This base class, which is used if the folder is missing, serves nothing."""
+    """The object that serves the legacy era at an endpoint.
+
+    This base class, which is used if the folder ``legacy`` is missing, serves nothing.
+    """
 
     # `post`, `get` and `delete` of this class are never called: if no legacy revision is served, the rules have refused
     # such requests before.
@@ -39,7 +42,7 @@ class LegacyEndpoint:
     """Whether the legacy era is served."""
 
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
-        """Return the revision of a session, or a 404 if there is no such session any more.
+        """Return the revision of a session; a refusal with status 404 if it is unknown or has ended.
 
         Args:
             session_id: The id of the session.
@@ -49,7 +52,7 @@ class LegacyEndpoint:
         return refuse(404, "this server keeps no sessions", request_id)
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage) -> None:
-        """Serve a POST. Work that outlives this call keeps ``held``."""
+        """Serve a POST. Work that outlives this call adds a reference to ``held``."""
 
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a GET, which opens or resumes a stream."""
@@ -61,12 +64,12 @@ class LegacyEndpoint:
         """Respond to a refused request with the events of an ended session that are still stored.
 
         Returns:
-            Whether there were any; if not, the caller sends the refusal.
+            Whether there were such events; if not, the caller sends the refusal.
         """
         return False
 
     def take_broken_answer(self, message: Malformed, request: HttpRequest) -> None:
-        """Make the call for which a malformed response was meant fail."""
+        """Fail the call for which a malformed response was meant."""
 
     def method_at(self, path: str) -> str | None:
         """Return the HTTP method that a path of HTTP+SSE accepts; None if nothing is served there."""
@@ -98,12 +101,12 @@ def no_room(exc: NoRoom) -> Refusal:
 
 
 def ending() -> Refusal:
-    """Return the refusal of new work while the server ends."""
+    """Return the refusal of new work while the server is ending."""
     return _later("the server is ending")
 
 
 def _later(text: str) -> Refusal:
-    # One second is chosen.
+    # One second is arbitrary.
     return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "1"),))
 
 

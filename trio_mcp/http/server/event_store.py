@@ -20,7 +20,7 @@ class EventsLost(Exception):
 
 @attrs.frozen
 class StoredEvent:
-    """One message on its way to the client.
+    """A message for the client, as an event store keeps it.
 
     Attributes:
         stream: The number of the stream within its session.
@@ -55,7 +55,7 @@ class EventStore(Protocol):
 
     @abc.abstractmethod
     async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
-        """Return the events of a stream that follow a number, in order: all of them, or at least the first.
+        """Return the events of a stream after the one with this number, in order: all of them, or at least the first.
 
         Raises:
             EventsLost: If the next event is no longer stored; also if there is no later event and the one with that
@@ -64,4 +64,4 @@ class EventStore(Protocol):
 
     @abc.abstractmethod
     async def forget(self, session: str) -> None:
-        """Delete the events of a session that has ended, for which no client will ask any more."""
+        """Delete the events of a session that has ended: no client will ask for them any more."""

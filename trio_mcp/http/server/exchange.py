@@ -30,7 +30,7 @@ from trio_mcp.types.versions import Era
 __all__ = ["HttpExchange"]
 
 MAX_WAITING = 128
-"""Notifications that may wait to be written before the handler that sends them waits (chosen)."""
+"""How many notifications may wait to be written before the handler that sends them has to wait (arbitrary)."""
 
 
 class HttpExchange:
@@ -123,7 +123,7 @@ class HttpExchange:
                 incoming.scope.cancel(why)  # `begin` has made the scope, before the first wait
 
     async def end_at(self, deadline: float) -> None:
-        """At a time by Trio's clock, end a request that would last forever, with its response."""
+        """Wait until a deadline on Trio's clock; then respond to a request that would last forever, and end it."""
         await trio.sleep_until(deadline)
         if self._hooks is not None:
             await self._hooks.end_listening()
@@ -236,9 +236,9 @@ class ResponseStream:
 
     Attributes:
         waiting: The encoded notifications; urgent ones overtake others.
-        has_room: Whether there are fewer than `MAX_WAITING`.
-        completed: Whether no more are accepted.
-        writing: The scope of the task that writes them.
+        has_room: Whether fewer than `MAX_WAITING` notifications are waiting.
+        completed: Whether no more notifications are accepted.
+        writing: The cancel scope of the task that writes them.
         written: Set when that task has ended.
     """
 
@@ -252,7 +252,7 @@ class ResponseStream:
         self._taken = trio.lowlevel.ParkingLot()
 
     async def room(self) -> None:
-        """Wait until there is room."""
+        """Wait until there is room for another notification."""
         # This is a loop because another sender may take the place before the one that is woken.
         while not self.has_room:
             await self._taken.park()

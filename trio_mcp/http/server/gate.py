@@ -1,4 +1,4 @@
-"""The gate of a protected endpoint, which judges the tokens of requests."""
+"""The gate of a protected endpoint, which checks the tokens of requests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, Era
 __all__ = ["CREDENTIALS", "Gate", "end_of"]
 
 CREDENTIALS: Final = ("authorization", "cookie", "dpop")
-"""The fields that are hidden from handlers, which may pass on or log whatever they see."""
+"""The header fields that are hidden from handlers, which may pass on or log whatever they see."""
 
 LEEWAY: Final = 30.0
-"""Seconds after its expiry for which a token is still accepted and its streams continue (chosen): clocks differ."""
+"""Seconds for which a token is accepted, and its streams continue, after its expiry (arbitrary): clocks differ."""
 
 NO_SCOPES: Final[frozenset[str]] = frozenset()
 
@@ -32,7 +32,7 @@ class Gate:
 
     Args:
         protection: The object that was passed as ``auth=``.
-        guard: The judge of the tokens.
+        guard: Checks the tokens.
         served: The server.
     """
 
@@ -43,9 +43,9 @@ class Gate:
         self._served = served
 
     async def admit(self, request: HttpRequest, answer: HttpAnswer | None = None) -> Refusal | None:
-        """Judge the token of a request, and its scopes if the head names the operation; return the refusal, if any.
+        """Check the token of a request, and its scopes if the header names the operation; return the refusal, if any.
 
-        The credentials of an admitted request are dropped, and its principal is set.
+        The credentials of an admitted request are removed from its header fields, and its principal is set.
         """
         # This code runs for every request, so it has to be fast.
         outcome = await self._identify(request)
@@ -60,7 +60,7 @@ class Gate:
         if outcome.fields and answer is not None:
             answer.fields += outcome.fields
         needed = NO_SCOPES
-        # Only a POST has a message; messages on a WebSocket are judged one by one.
+        # Only a POST has a message; messages on a WebSocket are checked one by one.
         if request.method == "POST":
             if self._served.scoped:
                 named = self._named(headers)
@@ -71,7 +71,7 @@ class Gate:
         return self._permit(principal, needed)
 
     def _named(self, headers: Headers) -> frozenset[str] | None:
-        """Return the scopes of the operation that the head names; None if it names none."""
+        """Return the scopes needed for the operation that the header names; None if no operation is named."""
         # If the message claims to be modern, the rules compare these headers with the body. The value of a field that
         # was sent twice has a comma, and so names no known operation. For a legacy message no rule compares them: the
         # headers could name an open operation, and the body a protected one.
@@ -88,16 +88,16 @@ class Gate:
             return None
 
     def judge(self, request: HttpRequest, accepted: Accept) -> Refusal | None:
-        """Judge the scopes of an admitted POST, unless they have been judged by its head."""
+        """Check the scopes of an admitted POST, unless its header was enough for that; return the refusal, if any."""
         # The era is that of the message: unless it is modern, nothing has compared the body with the head.
         if request.permitted and (accepted.era is Era.MODERN or not self._served.scoped):
             return None
         return self.judge_message(request, accepted.message)
 
     def judge_message(self, request: HttpRequest, message: Incoming) -> Refusal | None:
-        """Judge the scopes of an admitted request by its message."""
+        """Check the scopes of an admitted request, as its message requires them; return the refusal, if any."""
         items: Any = message.items if type(message) is Batch else (message,)
-        # The requests of a batch are judged together, so that one challenge names every scope that the batch needs.
+        # The requests of a batch are checked together, so that one challenge names every scope that the batch needs.
         needed: set[str] = set()
         for item in items:
             if type(item) is Request:
@@ -114,5 +114,5 @@ def end_of(request: HttpRequest) -> float:
     """Return the time, by Trio's clock, at which a stream that the request opens must end; infinity if never."""
     if request.principal is None or request.principal.expires_at is None:
         return math.inf
-    # A token expires by the clock with which it was judged, but a stream can be ended only by Trio's clock.
+    # A token expires by the clock with which it was checked, but a stream can be ended only by Trio's clock.
     return trio.current_time() + max(request.principal.expires_at + LEEWAY - request.clock(), 0)

@@ -31,18 +31,18 @@ class ExchangeSink(Sink, Protocol):
 
     @property
     def waiting(self) -> int:
-        """The number of messages that have not been sent."""
+        """The number of messages that have not been sent yet."""
 
     async def flush(self) -> None:
         """Wait until the request has ended and its response has been sent."""
 
 
 class HostedServer(Protocol):
-    """The server."""
+    """A server, as an HTTP endpoint sees it."""
 
     @property
     def identity(self) -> ServerIdentity:
-        """The server's declaration of itself."""
+        """The server's declaration about itself: its name, its capabilities and its revisions."""
 
     @property
     def options(self) -> SessionOptions:
@@ -72,7 +72,7 @@ class HostedClient(Protocol):
     ending: bool
 
     async def end_listening(self) -> None:
-        """Tell the client about the last changes; this takes bounded time."""
+        """Send the client the notifications about the last changes; this takes bounded time."""
 
     async def wait_settled(self) -> None:
         """Wait until no request from the client is under way."""
@@ -85,7 +85,7 @@ class Hooks(RequestHooks, Protocol):
     """The hooks that handle one modern request.
 
     Attributes:
-        refusal: The refusal whose status and headers the response gets, if nothing has been sent yet; None for none.
+        refusal: A refusal from which the response gets its status and headers, if nothing has been sent yet; or None.
     """
 
     refusal: Refusal | None
@@ -99,18 +99,18 @@ class HostedRun(Protocol):
 
     @property
     def served(self) -> HostedServer:
-        """The server."""
+        """The server that runs."""
 
     @property
     def nursery(self) -> trio.Nursery:
-        """The nursery of tasks that outlive a request, but not the run."""
+        """The nursery for tasks that may outlive a request, but not the run."""
 
     @property
     def endpoints(self) -> list[Callable[[], HttpStatistics]]:
-        """The functions that return the statistics of the endpoints that serve the run."""
+        """A function for each endpoint that serves the run, which returns the statistics of the endpoint."""
 
     permit: Callable[[Principal, Collection[str]], Refusal | None] | None
-    """Judges the scopes of requests that have not been judged before: see `Protection.permit`."""
+    """Checks the scopes of requests for which this has not been done before; see `Protection.permit`."""
 
     @property
     def exchanges(self) -> set[Any]:
@@ -128,7 +128,7 @@ class HostedRun(Protocol):
     def connect(self, sink: SessionSink, *, lasting: bool) -> ServerSession:
         """Return a connection of the legacy era, to which the caller feeds messages.
 
-        The connection belongs to the run from `begin` to `finish`.
+        The connection belongs to the run from the call of its `begin` to that of its `finish`.
 
         Args:
             sink: The destination of the connection's messages.
@@ -146,14 +146,14 @@ class HostedRun(Protocol):
         """
 
     async def end_listening(self) -> None:
-        """Send listeners the last changes, and tell them about the end; this takes bounded time."""
+        """Send listening clients the last changes, and tell them that the server ends; this takes bounded time."""
 
     def ending_gracefully(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Return a block whose contents are cancelled only after listeners have been told about the end."""
+        """Return a context manager; its block is cancelled only after listening clients know that the server ends."""
 
 
 class Runnable(Protocol):
     """A server that can be run."""
 
     def open_run(self) -> contextlib.AbstractAsyncContextManager[HostedRun]:
-        """Run the server for the time of a block."""
+        """Return a context manager that runs the server for the duration of its block."""

@@ -15,11 +15,11 @@ from trio_mcp.http.server.protection import Protection
 __all__ = ["RUNNERS", "HttpOptions", "HttpSettings"]
 
 RUNNERS: Final = ("hypercorn", "h11", "httptools")
-"""The runners, which serve HTTP on the connections of a server; see `HttpSettings`."""
+"""The names of the runners, which implement HTTP on the connections of a server; see `HttpSettings`."""
 
 
 PROTECTION: Final = ("document", "opened", "permit", "resource")
-"""The members of a `Protection`."""
+"""The members by which a `Protection` is recognized."""
 
 _SECONDS = partial(Default, check=check_seconds)
 _COUNT = partial(Default, check=check_count)
@@ -48,9 +48,9 @@ def _check_auth(name: str, value: object) -> None:
         raise TypeError(f"{name} must be a ResourceServer of trio_mcp.auth, got {value!r:.100}")
 
 
-# The defaults of the limits are chosen; docs/reference/limits.md has a table of all bounds.
+# The defaults of the limits are arbitrary; docs/reference/limits.md has a table of all bounds.
 class HttpSettings(TypedDict, total=False):
-    """The settings of an HTTP endpoint. Every one has a safe default.
+    """The settings of an HTTP endpoint. Each has a safe default.
 
     Attributes:
         path: The path of the MCP endpoint; None for no endpoint there. Trailing slashes of paths are ignored.
@@ -58,8 +58,8 @@ class HttpSettings(TypedDict, total=False):
         allowed_hosts: Names, with or without a port, by which the server may be reached; ``["*"]`` for any. The default
             is the loopback names for a connection to a loopback address, and any name otherwise.
         allowed_origins: Origins of web pages that may call, such as ``"https://app.example.com"``; ``["*"]`` for any.
-            The default is the origins on the ``allowed_hosts``, or none if any host is allowed. Pages of another origin
-            than the server's also need ``cors``.
+            The default is the origins on the ``allowed_hosts``, or none if any host is allowed. Pages from an
+            origin other than the server's also need ``cors``.
         cors: Whether to tell browsers that pages of the ``allowed_origins`` may call and read the responses.
         sse_path: The path at which clients of 2024-11-05 (HTTP+SSE) open their stream; None disables it.
         message_path: The path to which those clients post their messages.
@@ -92,7 +92,8 @@ class HttpSettings(TypedDict, total=False):
         max_connections: How many connections may be open at once (`Server.serve_http` only).
         write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full (`serve_http` only).
         grace: Seconds that requests under way are given when the server ends.
-        auth: The judge of the tokens of requests, such as a `trio_mcp.auth.ResourceServer`; None admits every request.
+        auth: The object that checks the tokens of requests, such as a `trio_mcp.auth.ResourceServer`; None admits every
+            request.
         runner: The implementation of HTTP (`Server.serve_http` only): ``"hypercorn"``, which also supports HTTP/2;
             ``"h11"``, which is faster and needs Linux; or ``"httptools"``, which is faster still, needs Linux, and
             needs the extra ``fast``.
@@ -132,7 +133,7 @@ class HttpSettings(TypedDict, total=False):
 
 @attrs.frozen(init=False)
 class HttpOptions:
-    """Settings of an HTTP endpoint that have been checked, for endpoints that share them: ``options=HttpOptions(…)``.
+    """Checked settings of an HTTP endpoint, which several endpoints can share: ``options=HttpOptions(…)``.
 
     Args:
         shared: Options whose settings are used unless the ``settings`` replace them.
@@ -169,11 +170,11 @@ class HttpOptions:
 
     @property
     def endpoint(self) -> str:
-        """The path by which the server is known: the first of those that are served."""
+        """The path by which the server is known: ``path``, or else ``sse_path``, or else ``websocket_path``."""
         return self.settings["path"] or self.settings["sse_path"] or self.settings["websocket_path"] or ""
 
     def guard(self, *, local: bool) -> HostGuard:
-        """Return the guard for connections to a local address, or to any other."""
+        """Return the guard that checks hosts and origins on connections to a local address, or to any other."""
         hosts = self.settings["allowed_hosts"]
         # By default, a web page can't reach a local server by a name of the page's own (DNS rebinding). A server that
         # listens elsewhere doesn't know its names, so it accepts any name unless they are given.

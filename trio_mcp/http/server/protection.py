@@ -1,4 +1,4 @@
-"""A server's ``auth=`` as its HTTP endpoint sees it; `trio_mcp.auth` implements it and is not imported here."""
+"""The interface of ``auth=``, as an HTTP endpoint uses it; `trio_mcp.auth` implements it and is not imported here."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ class Identified:
 
 
 class Guard(Protocol):
-    """The judge of the tokens of one endpoint, with what it remembers about them."""
+    """An object that checks the tokens of requests to one endpoint, and may remember tokens that it has checked."""
 
     async def identify(self, request: HttpRequest) -> Identified | Refusal:
-        """Judge the token of a request by the head alone; `Protection.permit` judges the scopes."""
+        """Check the token of a request, without reading its body; `Protection.permit` checks the scopes."""
 
 
 class Protection(Protocol):
-    """The ``auth=`` of a server. One object may serve any number of endpoints at the same time.
+    """An object that can be passed as ``auth=``. It may protect any number of endpoints at the same time.
 
     Attributes:
         resource: The URL by which clients know the server, as it is configured.
-        clock: Returns the time by which principals expire, in seconds since the epoch.
+        clock: Returns the time that the expiry of principals is compared with, in seconds since the epoch.
     """
 
     resource: str
     clock: Callable[[], float]
 
     def opened(self) -> contextlib.AbstractAsyncContextManager[Guard]:
-        """Return a block in which requests can be judged; its tasks end with the block."""
+        """Return a context manager that yields the guard; tasks that it starts end with the block."""
 
     def document(self, path: str) -> bytes | None:
         """Return the metadata that is served at a path of the origin, as JSON; None if none is served there.

@@ -13,7 +13,8 @@ class HttpStatistics:
 
     Attributes:
         sessions: Sessions of Streamable HTTP whose id a client knows.
-        idle_sessions: Such sessions without an HTTP request being served; they end after ``session_timeout``.
+        idle_sessions: Those of these sessions for which no HTTP request is being served; they end after
+            ``session_timeout``.
         sse_sessions: Sessions of HTTP+SSE.
         websockets: Open WebSockets.
         requests: Requests that are not settled: their handler runs or is queued, or their response is being written;
@@ -23,7 +24,7 @@ class HttpStatistics:
         bodies: Bodies that are being read.
         body_bytes: Bytes of these bodies that have arrived; ``max_request_bytes`` bounds them, too.
         exchanges: HTTP responses that carry a session's stream.
-        listening: Such responses that carry the stream for messages of no request: those to a GET.
+        listening: Those of these responses that carry the stream for messages that belong to no request (to a GET).
         streams: Open streams of requests in sessions; with an event store some may have no reader.
         unanswered: Requests in sessions whose response has not been put on its stream.
         unstored: Messages that wait for the event store.

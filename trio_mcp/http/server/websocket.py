@@ -40,7 +40,7 @@ FULL: Final = CloseCause(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try 
 EXPIRED: Final = CloseCause(3000, "the token has expired; come back with a new one")
 FAILED: Final = CloseCause(CloseReason.INTERNAL_ERROR, "the session failed")
 
-# trio-websocket reads this head in place of the client's, which has been judged already: only the key matters. Some
+# trio-websocket reads this head in place of the client's, which has been checked already: only the key matters. Some
 # heads that HTTP allows would make trio-websocket fail.
 HEAD: Final = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"

@@ -13,7 +13,7 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 
 __all__ = ["MAX_TTL", "CacheHint", "CacheHints", "checked_hint", "checked_hints"]
 
-# Chosen: a year, as is usual for HTTP's max-age. Its milliseconds are exact in any JSON parser (less than 2**53).
+# An arbitrary limit: a year, as is usual for max-age. Its milliseconds are exact in any JSON parser (less than 2**53).
 MAX_TTL = 365 * 24 * 3600.0
 """The longest time to live, in seconds."""
 
@@ -33,7 +33,7 @@ class CacheHint:
     Attributes:
         ttl: Seconds for which the result counts as fresh; 0 if it must not be cached. This is not a promise: the data
             may change earlier.
-        scope: ``"private"``: only for the user that made the request. ``"public"``: for all users, including shared
+        scope: ``"private"``: only for the user who made the request. ``"public"``: for all users, including shared
             caches, even if the server requires credentials.
     """
 
@@ -47,7 +47,7 @@ class CacheHint:
 
 
 def checked_hint(hint: object, what: str) -> CacheHint:
-    """Return a hint after checking it.
+    """Check that a hint is a `CacheHint`, and return it.
 
     Raises:
         TypeError: If the hint is not a `CacheHint`.

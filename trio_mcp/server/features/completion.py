@@ -43,7 +43,7 @@ class Completer:
 
 
 class CompletionFeature:
-    """Suggestions for arguments of a server's prompts and resource templates."""
+    """The feature that suggests values for arguments of prompts and variables of resource templates."""
 
     def __init__(self, settings: FeatureSettings, prompts: PromptFeature, resources: ResourceFeature) -> None:
         self.methods = {"completion/complete": self._complete}

@@ -25,7 +25,7 @@ from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 __all__ = ["CustomFeature", "NotificationContext", "RegisteredNotification"]
 
 NotificationHandler = Callable[[Notification, Mapping[Any, Any]], Awaitable[None]]
-"""``async (notification, states)``, with the states that the run's lifespans yielded."""
+"""A function ``async (notification, states)``; the states are those that the run's lifespans yielded."""
 
 TAKEN = "{kind} {name!r} is already registered"
 
@@ -53,7 +53,7 @@ class NotificationContext:
 
 @attrs.frozen
 class RegisteredNotification:
-    """A user-defined notification."""
+    """A user-defined notification, and the function that handles it."""
 
     name: str
     handle: NotificationHandler
@@ -63,7 +63,7 @@ class CustomFeature:
     """The user-defined methods and notifications of a server, and its extensions.
 
     Attributes:
-        registry: The methods, by name; `Dispatch` follows it.
+        registry: The methods, by name; `Dispatch` learns of each method from it.
         notifications: The notifications, by name.
     """
 

@@ -26,7 +26,7 @@ __all__ = ["Dispatch"]
 
 
 class Dispatch:
-    """Finds a server's handlers, and calls them.
+    """Finds the handler for each request to a server, and calls it through the middleware.
 
     Args:
         settings: The settings of the server.
@@ -75,7 +75,7 @@ class Dispatch:
         context.settings = self._settings
         meta = context.meta
         # The task may have inherited the trace in which the server was started: the request's trace replaces it. If
-        # there is neither trace, nothing has to be done, which saves ordinary requests the parsing.
+        # neither exists, nothing has to be done, which saves ordinary requests the parsing.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
         # The HTTP transport has checked the scopes already; on a WebSocket this is the first check. Middleware never

@@ -1,4 +1,4 @@
-"""The common base of a server's features: their protocol, shared settings, entries and lists."""
+"""The common base of a server's features: their interface, shared settings, entries and lists."""
 
 from __future__ import annotations
 
@@ -57,26 +57,26 @@ __all__ = [
 ]
 
 Handler: TypeAlias = Callable[[ServedContext[Any]], Awaitable[dict[str, Any]]]
-"""``async (context) -> result``."""
+"""A function that handles a request: ``async (context) -> result``."""
 ASYNCIO: Final = (
     " (this server runs on Trio: an asyncio library has no event loop here; use one for Trio, or call"
     " asyncio.run() in a sync function, which runs in a thread)"
 )
-"""The advice about "no running event loop"."""
+"""Advice that is added to the error message "no running event loop"."""
 
 Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
-"""``async (context, call_next) -> result``: see `Server`."""
+"""A function that wraps every request: ``async (context, call_next) -> result``; see `Server`."""
 Identify: TypeAlias = "Callable[[Context[Any]], str | Principal | None]"
-"""``(context) -> principal``: see `Server`."""
+"""A function that returns the principal of a request: ``(context) -> principal``; see `Server`."""
 Needs: TypeAlias = Callable[[Mapping[str, Any]], frozenset[str]]
-"""``(params) -> scopes``: the scopes that a request needs."""
+"""A function that returns the scopes that a request needs: ``(params) -> scopes``."""
 Visible: TypeAlias = Callable[[Context[Any], "Entry[Any]"], bool]
-"""``(context, entry) -> bool``: see `Server`."""
+"""A function that returns whether an entry exists for a client: ``(context, entry) -> bool``; see `Server`."""
 EntryKind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
 
 NO_SCOPES: Final[frozenset[str]] = frozenset()
 
-# Chosen: a filter that takes a few microseconds holds up other tasks for about a millisecond.
+# With this number, a filter that takes a few microseconds holds up other tasks for about a millisecond.
 SLICE = 250
 """The number of entries of a list for which a filter is called before other tasks may run."""
 
@@ -86,7 +86,7 @@ class ListOptions:
     """How a server serves its lists.
 
     Attributes:
-        page_size: How many entries a page has.
+        page_size: The maximum number of entries on a page.
         cache_hints: How long clients of the modern era may cache the results of a method, and for whom:
             ``{"tools/list": CacheHint(ttl=60, scope="public")}``. The methods are ``server/discover``, the four lists,
             and ``resources/read`` for resources without a hint of their own. By default nothing may be cached.
@@ -95,7 +95,7 @@ class ListOptions:
         TypeError, ValueError: If a value is invalid.
     """
 
-    page_size: int = attrs.field(default=250, validator=validator(check_count))  # chosen: one page for most servers
+    page_size: int = attrs.field(default=250, validator=validator(check_count))  # one page for most servers
     cache_hints: CacheHints | None = attrs.field(default=None, validator=lambda _, __, hints: checked_hints(hints))
 
 
@@ -151,15 +151,15 @@ class FeatureSettings:
     Attributes:
         info: The server's name, version and description.
         surroundings: The context type, threads and overrides for calls of users' functions.
-        page_size: The number of entries on a page of a list.
+        page_size: The maximum number of entries on a page of a list.
         cache_hints: For each cacheable method, the fields to add to its result.
         expose_errors: Whether clients see the text of unexpected exceptions.
         middleware: The middleware around every request that has a handler.
         principal: Returns the principal on whose behalf a request is made; None without such a function.
         visible: Returns whether an entry exists for the client of a request; None if all entries do.
         extensions: The declared extensions, with their settings.
-        scoped: An entry that needs scopes, such as ``"tool 'write'"``; empty if there never was one.
-        runs: The runs of this server and of those that it is mounted in.
+        scoped: An entry that needs scopes, such as ``"tool 'write'"``; empty if no entry has ever needed any.
+        runs: The runs of this server, and of the servers in which it is mounted.
     """
 
     info: Implementation
@@ -222,7 +222,7 @@ class FeatureSettings:
             raise ScopesMissing(refusal)
 
     def shows(self, entry: Entry[Any], context: ServedContext[Any]) -> bool:
-        """Return whether an entry exists for the client of a request; only a `filtered` entry may not exist."""
+        """Return whether an entry exists for the client of a request; only a `filtered` entry can be hidden."""
         try:
             shown = self.visible is None or self.visible(context, entry)
             # An async function's coroutine would count as true, and show everything.
@@ -282,10 +282,10 @@ class Entry(Generic[DefinitionT]):
     Attributes:
         definition: The entry that clients see in the list, such as a `types.Tool`. It must not be changed.
         tags: The tags that the entry was registered with.
-        function: The user's function. Not for filters.
-        mounted: The origin, if the entry is a copy from a mounted server. Not for filters.
+        function: The user's function. Not for use in filters.
+        mounted: The origin, if the entry is a copy from a mounted server. Not for use in filters.
         filtered: Whether a ``visible=`` function, of this server or of the server that the entry comes from, decides
-            whether the entry exists. Not for filters.
+            whether the entry exists for a client. Not for use in filters.
         scopes: The scopes that a request for the entry needs.
     """
 

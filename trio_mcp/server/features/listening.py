@@ -35,14 +35,14 @@ FLAGS = {
     "promptsListChanged": PROMPTS_CHANGED,
     "resourcesListChanged": RESOURCES_CHANGED,
 }
-"""The flags of a filter, and the notification that each asks for."""
+"""The flags of a filter, each with the notification that it asks for."""
 
 URIS = "resourceSubscriptions"
-"""The list of URIs in a filter."""
+"""The field of a filter that lists the URIs to watch."""
 
 
 class ListeningFeature:
-    """Streams of change notifications.
+    """Serves requests for streams of change notifications.
 
     Args:
         declared: Returns the capabilities that the server declares to clients of a revision.
@@ -61,7 +61,7 @@ class ListeningFeature:
         self._hidden = hidden
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """Return nothing: listening is declared by the capabilities of tools, prompts and resources."""
+        """Return no capabilities: those of tools, prompts and resources declare listening."""
         return {}
 
     async def _listen(self, context: ServedContext[Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from trio_mcp.server.features.tools import RegisteredTool, ToolFeature
 
 __all__ = ["Mounts"]
 
-# A prefix has no `__` and no `_` at its end, so that it ends at the first `__` of a joined name. The length is chosen:
+# A prefix has no `__` and no `_` at its end, so that it ends at the first `__` of a joined name. Its maximum length is
 # half of what the APIs of models allow for a name (`joined_names.MAX_NAME`).
 PREFIX = re.compile(r"(?!.*__)[a-zA-Z0-9_-]{0,31}[a-zA-Z0-9-]")
 
@@ -36,7 +36,7 @@ EntryT = TypeVar("EntryT", RegisteredTool, RegisteredPrompt, RegisteredResource)
 
 @attrs.frozen(eq=False)
 class Mounts:
-    """The part of a server with which it mounts others, and can be mounted itself.
+    """The part of a server that lets it mount other servers, and be mounted in them.
 
     Attributes:
         settings: The settings of the server.
@@ -57,7 +57,7 @@ class Mounts:
     inner: list[_Mount] = attrs.field(factory=list, init=False)
 
     def family(self) -> list[Mounts]:
-        """Return the server and all servers mounted in it, each once; the nearest first."""
+        """Return the server and all servers mounted in it, each once, nearest first."""
         # Breadth first. Several paths may lead to a server, since it can be mounted in several others.
         found: dict[Mounts, None] = {self: None}
         waiting = [self]
@@ -121,7 +121,7 @@ class Mounts:
         """Copy the mounted server's items: the present ones now, and later ones as they are added.
 
         Raises:
-            ValueError: If a name or URI is taken here.
+            ValueError: If a name or URI is taken in the mounting server.
         """
         other = mount.other
 
@@ -146,7 +146,7 @@ class _Mount:
 
     Attributes:
         other: The mounted server.
-        prefix: The prefix.
+        prefix: The prefix; None if the names stay as they are.
         settings: The settings of the mounting server.
     """
 
@@ -156,12 +156,13 @@ class _Mount:
     _names: JoinedNames = attrs.field(factory=JoinedNames, init=False)
 
     def renamed(self, item: EntryT) -> EntryT:
-        """Return a copy of a tool or a prompt, with the prefix before its name, for the mounting server."""
+        """Return a copy of a tool or a prompt for the mounting server, with the prefix before its name."""
         name = item.definition.name
         return self._copy(item, name if self.prefix is None else self._names.join(self.prefix, name))
 
     def relabelled(self, item: RegisteredResource) -> RegisteredResource:
-        """Return a copy of a resource for the mounting server; its name is only for people, so it may be any string."""
+        """Return a copy of a resource for the mounting server, with the prefix before its name."""
+        # The name is only for people, so it may be any string.
         name = item.definition.name
         return self._copy(item, name if self.prefix is None else f"{self.prefix}__{name}")
 
@@ -200,7 +201,7 @@ class _Mount:
 
 
 class _Mounted(NamedTuple):
-    """The origin of a copied entry: see `Mounted`."""
+    """The origin of an entry that was copied from a mounted server; see `Mounted`."""
 
     mount: _Mount
     item: Entry[Any]

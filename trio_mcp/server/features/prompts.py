@@ -95,7 +95,7 @@ class RegisteredPrompt(Entry["Prompt"]):
         A string that is refused is parsed as JSON, and the value is tried if the argument's type allows it.
 
         Raises:
-            InvalidArguments: If the arguments don't fit.
+            InvalidArguments: If the arguments don't fit the function's parameters.
         """
         values: dict[str, Any] = dict(arguments)
         # The strings are tried first: an argument of type `str` must get "5" and "null" unchanged.
@@ -110,7 +110,7 @@ class RegisteredPrompt(Entry["Prompt"]):
 
 
 class PromptFeature:
-    """The prompts of a server.
+    """The prompts of a server, and the handlers of the methods that list and get them.
 
     Attributes:
         registry: The prompts, by name.
@@ -258,7 +258,7 @@ def _message(item: Any) -> PromptMessage:
 
 
 def _choices(options: Iterable[dict[str, Any]]) -> list[str]:
-    """Return all listed values as clients write them, without null, which clients express by omitting the argument."""
+    """Return the values that schemas list, as clients write them, without null: clients omit the argument instead."""
     found: dict[str, None] = {}
     for option in options:
         # The schema of a bool has neither `const` nor `enum`.

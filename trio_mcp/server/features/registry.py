@@ -19,7 +19,7 @@ __all__ = ["Follower", "Named", "Registry"]
 
 
 class Named(Protocol):
-    """An item of a registry; the name is the key."""
+    """An item of a registry; its name is the key."""
 
     @property
     def name(self) -> str: ...
@@ -53,10 +53,10 @@ class Registry(Generic[ItemT]):
 
     Args:
         kind: The kind of items, for error messages.
-        taken: The error message for a name that is taken.
+        taken: The error message for a name that is taken; ``{kind}`` and ``{name}`` are filled in.
 
     Attributes:
-        get: Returns the enabled item of a name, or None. For speed this is the bound method of a dict, as every call
+        get: Returns the enabled item with a name, or None. For speed this is the bound method of a dict, as every call
             of a tool begins with it.
     """
 
@@ -168,7 +168,7 @@ class Registry(Generic[ItemT]):
         return [item for _, item in list(self._numbered.values())]  # a copy: other threads may change the registry
 
     def find(self, name: str) -> ItemT | None:
-        """Return the item of a name, enabled or not."""
+        """Return the item with a name, enabled or not; None if there is no such item."""
         found = self._numbered.get(name)
         return None if found is None else found[1]
 
@@ -205,7 +205,7 @@ class Registry(Generic[ItemT]):
         """Return the serial number after which a cursor's page begins.
 
         Raises:
-            McpError: If the cursor was not made here (-32602).
+            McpError: If the cursor was not made by this registry (-32602).
         """
         if isinstance(cursor, str) and len(cursor) <= MAX_CURSOR:
             try:
@@ -221,7 +221,7 @@ class Registry(Generic[ItemT]):
         """Iterate over the enabled items after a cursor (None for all), with their serial numbers.
 
         Raises:
-            McpError: If the cursor was not made here (-32602); raised at once, not during the iteration.
+            McpError: If the cursor was not made by this registry (-32602); raised at once, not during the iteration.
         """
         after = 0 if cursor is None else self._serial_of(cursor)
         # A dict keeps the order of insertion, which is that of the serial numbers. The copy is made in one step of the

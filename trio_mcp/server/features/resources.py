@@ -58,7 +58,7 @@ class ResourceNotFound(TrioMcpError):
 
 
 class ContentsError(Exception):
-    """The function returned something that can't be sent as contents: a fault in the server."""
+    """A resource's function returned something that can't be sent as contents: a fault in the server."""
 
 
 class ResourceDetails(TypedDict, total=False):
@@ -70,7 +70,7 @@ class ResourceDetails(TypedDict, total=False):
         description: A description of the resource; the docstring by default.
         mime_type: The type of the contents; by default ``application/json`` for values sent as JSON.
         size: The size of the contents in bytes; not for templates.
-        annotations: Hints about the intended audience and the importance.
+        annotations: Hints about the intended audience and the importance of the resource.
         icons: Icons, each an https: or data: URI.
         tags: As in `ToolDetails`.
         enabled: As in `ToolDetails`.
@@ -127,7 +127,7 @@ class RegisteredResource(Entry[Resource | ResourceTemplate]):
 
 
 class ResourceFeature:
-    """The resources of a server.
+    """The resources of a server, and the handlers of the methods that list, read and watch them.
 
     Attributes:
         registry: The single resources, by URI.
@@ -334,7 +334,7 @@ def _make_resource(
     what = f"resource {uri!r}"
     if not name or name == "<lambda>":
         raise ValueError(f"{what}: {name!r} is not a valid name; pass name=…")
-    # Braces are not allowed in a URI (RFC 3986), so either brace means a template, which refuses a lone one.
+    # Braces are not allowed in a URI (RFC 3986), so either brace means a template; `UriTemplate` refuses a lone one.
     template = UriTemplate(uri) if "{" in uri or "}" in uri else None
     if size is not None:
         check_count(f"{what}: size", size, least=0)

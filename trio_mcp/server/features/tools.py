@@ -53,7 +53,7 @@ class ToolDetails(TypedDict, total=False):
             ``auth=…``. A token without the scopes is refused, but the tool stays in the list. On stdio and in memory,
             scopes don't apply.
         timeout: Seconds that the function may run, not counting the time during which it waits for the user's answers;
-            after that, the call fails with an error for the model. An async function is cancelled, a thread is
+            after that, the call fails with an error for the model. An async function is cancelled; a thread is
             abandoned.
         meta: The tool's ``_meta``; a key has the form ``com.example/name``.
         input_schema: A JSON Schema for the arguments, shown instead of the one made from the type hints. Arguments are
@@ -119,7 +119,7 @@ class RegisteredTool(Entry[Tool]):
 
 
 class ToolFeature:
-    """The tools of a server.
+    """The tools of a server, and the handlers of the methods that list and call them.
 
     Attributes:
         registry: The tools, by name.

@@ -1,1 +1,1 @@
-"""Turning users' functions into what a server offers: signatures, schemas, arguments, dependencies."""
+"""The contracts of users' functions that a server offers: signatures, schemas, arguments and dependencies."""

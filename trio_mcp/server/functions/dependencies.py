@@ -19,7 +19,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class ProviderKind(enum.Enum):
-    """How to obtain a provider's value: call it, await it, or enter it."""
+    """How to obtain a provider's value: call the provider, await its result, or enter its context manager."""
 
     VALUE = enum.auto()
     AWAITED = enum.auto()
@@ -166,7 +166,7 @@ class _Plan(NamedTuple):
 
 
 def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]) -> _Plan:
-    """Put the providers of a function in order.
+    """Plan the calls of a function's providers, so that each comes after those that it needs.
 
     Args:
         needs: The providers that the function needs.
@@ -213,7 +213,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
 
 @attrs.frozen(eq=False)
 class Dependencies:
-    """The dependencies of a function."""
+    """The dependencies of one function, and the plan for calling their providers."""
 
     _what: str
     _needs: Needs
@@ -228,7 +228,7 @@ class Dependencies:
 
         Args:
             context: The context, for providers that take it.
-            function: The function.
+            function: The function that has these dependencies.
             arguments, named: The function's other arguments.
         """
         # The plan is made once, at registration; only overrides, which are for tests, need a new plan for each call.
@@ -315,10 +315,10 @@ def read_dependencies(
 def stand_in_for(
     provider: Callable[..., Any], other: Callable[..., Any], context_type: type
 ) -> tuple[object, Provider]:
-    """Read a stand-in for a provider: see `Server.override`.
+    """Read a stand-in for a provider; see `Server.override`.
 
     Returns:
-        The argument of `Overrides.replaced`.
+        The entry to pass to `Overrides.replaced`.
 
     Raises:
         TypeError: If the stand-in can't be used.

@@ -38,7 +38,7 @@ _CONTEXTS = ("ctx", "context")
 """The usual names of a parameter for the context."""
 _VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
-# Chosen: enough for a model to correct its call, short enough for its context.
+# An arbitrary choice: enough for a model to correct its call, and short enough for its context.
 MAX_PROBLEMS = 3
 """The maximum number of problems with arguments that one message lists."""
 
@@ -47,10 +47,10 @@ Call: TypeAlias = Callable[[], Awaitable[Any]]
 
 
 class InvalidArguments(Exception):
-    """The arguments don't fit; the text says which, and why.
+    """The arguments of a call don't fit the function; the text says which ones, and why.
 
     Attributes:
-        names: The refused arguments; if a hand-written schema refused them, these are all arguments of the call.
+        names: The names of the refused arguments; those of all arguments if a hand-written schema refused them.
     """
 
     def __init__(self, text: str, names: frozenset[str] = frozenset()) -> None:
@@ -60,7 +60,7 @@ class InvalidArguments(Exception):
 
 @attrs.frozen(eq=False)
 class Function:
-    """A function that takes named arguments and that a feature offers.
+    """A user's function behind an entry such as a tool, with a contract for its named arguments.
 
     Attributes:
         description: The text of the docstring.
@@ -88,7 +88,7 @@ class Function:
         """Validate arguments, fill in defaults, and bind them and the context, without calling the function.
 
         Raises:
-            InvalidArguments: If the arguments don't fit.
+            InvalidArguments: If the arguments don't fit the contract.
         """
         try:
             if self._schema is not None:
@@ -154,7 +154,7 @@ def _message(error: ErrorDetails) -> str:
 
 
 def single(exc: Exception) -> Exception:
-    """Return the exception inside a group of one, at any depth: a function that uses a nursery raises such groups."""
+    """Unwrap an exception that is alone in its group, at any depth: functions that use a nursery raise such groups."""
     while isinstance(exc, ExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]
     return exc
@@ -163,7 +163,7 @@ def single(exc: Exception) -> Exception:
 def _awaitable(
     function: Callable[..., Any], awaited: bool, surroundings: Surroundings
 ) -> Callable[..., Awaitable[Any]]:
-    """Return an async function that runs a function: in the caller's task if it is async, else in a thread."""
+    """Return an async function that runs a function: in the caller's task if it is async, otherwise in a thread."""
     return function if awaited else functools.partial(surroundings.threads.call, function)
 
 
@@ -180,10 +180,10 @@ def _by_name(function: Callable[..., Any], positional: list[str]) -> Callable[..
 def read_handler(
     function: Callable[..., Any], surroundings: Surroundings, what: str
 ) -> Callable[[Any, Any], Awaitable[Any]]:
-    """Return an async function that calls a handler of (params, ctx), and fills in its dependencies, if any.
+    """Return an async function that calls a handler with ``(params, ctx)``, and fills in its dependencies, if any.
 
     Raises:
-        TypeError: If the handler can't be called like that.
+        TypeError: If the handler does not accept these arguments.
     """
     known = {surroundings.context_type.__name__: surroundings.context_type, "Depends": Depends}
     hints = resolved_hints(function, what, known)
@@ -223,7 +223,7 @@ def read_function(
         what: The function's role, for error messages: ``"tool 'add'"``.
         input_schema: A schema to validate arguments against as well; with one, the function may take ``**arguments``.
         park_input: See `Function`.
-        read_texts: Whether a string that does not fit is read as JSON, where no string is allowed.
+        read_texts: Whether a refused string is read as JSON if the parameter's type allows no strings.
 
     Raises:
         TypeError: If the signature can't be described; the message names the parameter, and says what to do.

@@ -45,7 +45,7 @@ class HeldClock(trio.abc.Instrument):
         self._guests: set[trio.lowlevel.Task] = set()  # the tasks that run something for one of our threads
 
     def thread_started(self) -> None:
-        """Count a thread that is about to run, for the current task."""
+        """Count a thread that is about to run on behalf of the current task."""
         self._own.add(trio.lowlevel.current_task())
         self._attach()
         self._threads += 1
@@ -125,7 +125,7 @@ class HeldClock(trio.abc.Instrument):
 
 
 def _waits_for_thread(task: trio.lowlevel.Task) -> bool:
-    """Return whether a task waits in ``trio.to_thread.run_sync`` for its thread, and not to start it or to serve it."""
+    """Return whether a task in ``trio.to_thread.run_sync`` is waiting for its thread, not starting or serving it."""
     before = None
     for frame, _ in task.iter_await_frames():
         if before is _RUN_SYNC and frame.f_code is _RESCHEDULED:
@@ -165,7 +165,7 @@ _HELD: trio.lowlevel.RunVar[HeldClock | None] = trio.lowlevel.RunVar("held clock
 
 
 def held_clock() -> HeldClock | None:
-    """Return the instrument that holds the clock of this run; None if the clock is an ordinary one."""
+    """Return the instrument that holds the clock of this run of Trio; None if the clock is not a virtual one."""
     # Only a MockClock has this attribute; importing `trio.testing` for its class would cost every server time.
     try:
         return _HELD.get()

@@ -14,7 +14,7 @@ __all__ = ["bare", "bound_by_partials", "is_async", "is_context", "is_generator"
 
 
 def bare(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function inside a partial, at any depth; anything else unchanged."""
+    """Return the function inside any number of nested partials; return anything else unchanged."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
@@ -86,7 +86,7 @@ def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any
 
 
 def _callables(function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """Return the function itself, or an object and its ``__call__``."""
+    """Return the callables to examine: the function itself, or an object and its ``__call__``."""
     function = bare(function)
     # Python looks up special methods on the type, so a call never runs an instance's own attribute named `__call__`.
     return (function,) if inspect.isroutine(function) else (function, type(function).__call__)

@@ -1,6 +1,6 @@
 """The parameters that clients fill: one validator for all of them, and the JSON Schema that describes them.
 
-pydantic needs most of a millisecond for the two. Most parameters are of a few types, so the parts that pydantic makes
+pydantic needs most of a millisecond to make both. Most parameters are of a few types, so the parts that pydantic makes
 for a type are cached, and put together for each function.
 """
 
@@ -84,7 +84,7 @@ class Contract(NamedTuple):
 
 
 def parameter_of(annotation: Any, default: Any, description: str | None) -> Parameter:
-    """Read a parameter that clients fill.
+    """Return the `Parameter` for a type hint, a default and a description.
 
     Args:
         annotation: The type hint.
@@ -187,7 +187,7 @@ class _Part(NamedTuple):
 
 
 def put_together(parameters: Mapping[str, Parameter], null: bool) -> Contract | None:
-    """Make a contract from parts, equal to the one that pydantic would make at once.
+    """Make a contract from cached parts, equal to the one that pydantic would make at once.
 
     Args:
         parameters: The parameters, by name.
@@ -213,7 +213,7 @@ def put_together(parameters: Mapping[str, Parameter], null: bool) -> Contract | 
 
 
 def _described(parameter: Parameter, null: bool) -> tuple[core_schema.TypedDictField, dict[str, Any]]:
-    """Return a parameter as a field, and its JSON Schema.
+    """Return a parameter as a field of pydantic's core schema, and its JSON Schema.
 
     Raises:
         Unclear: If pydantic might make a different field or schema.
@@ -249,7 +249,7 @@ def _sorted(schema: dict[str, Any]) -> dict[str, Any]:
     return dict(sorted(schema.items()))
 
 
-@functools.lru_cache(maxsize=1_000)  # chosen: more than a server has types
+@functools.lru_cache(maxsize=1_000)  # more than a server has types
 def _part(kind: Structure) -> _Part:
     # A Field is added because it is not hashable: typing could otherwise return a cached Annotated[int, Ge(1)] for
     # Annotated[int, Ge(1.0)].

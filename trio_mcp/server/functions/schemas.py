@@ -1,4 +1,4 @@
-"""Validators and JSON Schemas (2020-12) of types, with errors that suggest a fix; and hand-written schemas."""
+"""Validators and JSON Schemas (2020-12) of types, with errors that suggest a fix, and hand-written JSON Schemas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ __all__ = [
     "without_null",
 ]
 
-# Chosen: paths and messages may quote the client's input (keys, parts of values), so neither may grow with it.
+# The limits are arbitrary: paths and messages may quote the client's input (keys, parts of values), and must not grow
+# with it.
 MAX_PLACE = 100
 """The maximum length of the path to an argument in a message, in characters."""
 MAX_PROBLEM = 500
@@ -226,7 +227,7 @@ def _referenced(part: Any) -> set[str]:
 
 
 def alternatives(schema: Any, definitions: dict[str, Any], seen: tuple[str, ...] = ()) -> Iterable[dict[str, Any]]:
-    """Yield the alternatives of a schema: one, unless it is a union."""
+    """Yield the alternatives of a schema: those of a union, or otherwise the schema itself."""
     if not isinstance(schema, dict):
         yield {}
         return
@@ -281,12 +282,12 @@ def text_types(schema: dict[str, Any]) -> dict[str, frozenset[str]]:
 def read_texts(
     arguments: Mapping[str, Any], names: Collection[str], types: Mapping[str, frozenset[str]]
 ) -> dict[str, Any]:
-    """Read strings as JSON.
+    """Read arguments that are strings as JSON.
 
     Args:
-        arguments: The arguments.
+        arguments: All arguments of a call, by name.
         names: The arguments to read.
-        types: For each argument, the JSON types that it may be read as; others are never read.
+        types: For each argument, the JSON types that it may be read as; arguments without an entry are never read.
 
     Returns:
         The values of those arguments that are JSON of an allowed type.

@@ -1,4 +1,4 @@
-"""The structure of types: the key under which everything that pydantic makes of a type is shared among its uses."""
+"""The structure of a type: the key under which all uses of the type share the parts that pydantic makes for it."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _CONSTRAINTS: dict[type, str] = {
 
 
 class Unclear(Exception):
-    """How pydantic would treat a type is uncertain."""
+    """Raised if it is uncertain how pydantic would treat a type."""
 
 
 @attrs.frozen
 class Structure:
     """A type that compares equal to every type of the same structure.
 
-    Types themselves can't be compared like this: ``int | str`` equals ``str | int``, and an ``Annotated`` with
-    ``ge=1`` equals one with ``ge=1.0``, but pydantic makes something different of each.
+    Types themselves can't be compared for this purpose: ``int | str`` equals ``str | int``, and an ``Annotated`` with
+    ``ge=1`` equals one with ``ge=1.0``, but pydantic treats them differently.
 
     Attributes:
         annotation: The type.
-        constraints: Further constraints of the type.
+        constraints: Further constraints on values of the type.
     """
 
     annotation: Any = attrs.field(eq=False)
@@ -61,11 +61,11 @@ def kind_of(annotation: Any, constraints: Sequence[Any] = (), *, models: bool = 
 
     Args:
         annotation: The type.
-        constraints: Further constraints of the type, such as ``annotated_types.Ge(1)``.
+        constraints: Further constraints on values of the type, such as ``annotated_types.Ge(1)``.
         models: Whether the type may contain pydantic models.
 
     Raises:
-        Unclear: If pydantic may make something else of another type with the same structure.
+        Unclear: If pydantic might treat another type of the same structure differently.
         TypeError: If the type, or a part of it, is not hashable.
     """
     structure = _structure(annotation, models), *map(_constraint, constraints)

@@ -1,4 +1,4 @@
-"""The surroundings in which a server's functions are called, and the marker with which they declare their needs.
+"""The surroundings in which a server's functions are called, and the marker that declares their dependencies.
 
 Functions with dependencies also need `trio_mcp.server.functions.dependencies`; the first such function imports it.
 """
@@ -25,7 +25,7 @@ class Depends:
     Attributes:
         provider: The function that provides the value, sync or async. If it is decorated with ``@contextmanager`` or
             ``@asynccontextmanager``, or is a generator function with one ``yield``, its cleanup runs when the function
-            that needs the value has ended. Its own parameters are a `Context`, dependencies, or have defaults.
+            that needs the value has ended. Each of its own parameters is a `Context` or a dependency, or has a default.
         cache: Whether everything in a request that depends on this provider shares one value. If False, this parameter
             gets a value of its own.
     """

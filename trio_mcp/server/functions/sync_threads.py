@@ -25,7 +25,7 @@ class FunctionOptions:
         structured_output: Whether the return types of tools become output schemas and tools return structured content.
             A tool's own ``structured_output`` takes precedence.
         null_in_schemas: Whether input schemas say that an optional parameter may be null. If False, they say only that
-            it may be left out, for hosts that don't understand such unions; null is still accepted.
+            it may be left out, for hosts that don't understand a union with null; null is still accepted.
         inline_definitions: Whether, in schemas made from type hints, definitions replace the references to them, for
             hosts that don't follow references. Recursive types keep their definitions, and so does a schema that would
             have more than 10,000 parts.
@@ -44,10 +44,10 @@ class SyncThreads:
     """Calls sync functions, each in a thread.
 
     A thread counts towards the limit until it ends, even if its call was cancelled and no task waits for it any more.
-    Until then it also holds Trio's clock, if that is a virtual clock.
+    Until then it also keeps Trio's clock from jumping, if that is a virtual clock.
 
     Args:
-        most: The number of threads that run at once, in one run of Trio; further calls wait.
+        most: The maximum number of threads that run at once in one run of Trio; further calls wait.
     """
 
     def __init__(self, most: int) -> None:

@@ -41,7 +41,7 @@ _FLAT = "a form may only have strings, numbers, booleans and choices of strings 
 
 
 class NoSuchField(ValueError):
-    """The revision does not define fields of this kind."""
+    """The protocol revision does not define form fields of this kind."""
 
 
 @attrs.frozen
@@ -87,7 +87,7 @@ class _Field:
 
 @attrs.frozen(eq=False)
 class ModelForm(Generic[ModelT]):
-    """The form made from a model."""
+    """The form made from a pydantic model."""
 
     model: type[ModelT]
     _fields: dict[str, _Field]

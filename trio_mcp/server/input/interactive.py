@@ -32,10 +32,11 @@ __all__ = ["ParkedRounds", "run_interactive"]
 
 
 class ParkedRounds(Rounds):
-    """The rounds of a parked function: it runs once, in the nursery of the server's run, for one request at a time.
+    """The rounds of input of a parked function, which runs only once and waits where it asks, even between requests.
 
-    The request being served waits for the function; if the request is cancelled, so is the function. Between two
-    requests the function is only cancelled at a deadline, or when the run ends.
+    The function runs in the nursery of the server's run, for one request at a time. The request being served waits for
+    the function; if the request is cancelled, so is the function. Between two requests the function is only cancelled
+    at a deadline, or when the run ends.
     """
 
     # Two tasks share this object: the function's, which runs in the run's nursery, and that of the current request.
@@ -82,7 +83,7 @@ class ParkedRounds(Rounds):
                 self._leave()
 
     async def _run(self, call: Call) -> None:
-        """Run the function's task."""
+        """Run the function to its end, and keep the outcome until a request has taken it."""
         # No exception of the function may escape from here: the functions of all clients share the nursery.
         try:
             with self._scope:
@@ -115,7 +116,7 @@ class ParkedRounds(Rounds):
             logger.error("a parked handler of %r failed when cancelled", self.context.method, exc_info=failures)
             raise cancelled from None
         finally:
-            # No later request may find a function that has ended in the table.
+            # No later request may find in the table a function that has ended.
             self._leave()
             self._changed.set()
             self._ended.set()

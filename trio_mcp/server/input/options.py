@@ -62,7 +62,7 @@ class InputOptions:
             accepted. By default each process makes a random key.
         ttl: How many seconds a client has to come back with the answers.
         max_rounds: How many times one request may ask for input and continue with the answers.
-        max_parked: How many functions with ``park_input`` may wait for input, over all clients.
+        max_parked: How many functions with ``park_input`` may wait for input at once, across all clients.
 
     Raises:
         TypeError, ValueError: If a value is invalid.
@@ -70,7 +70,8 @@ class InputOptions:
 
     # The repr leaves the key out: someone who reads a server's settings in a log must not be able to forge states.
     key: bytes | Sequence[bytes] | None = attrs.field(default=None, converter=checked_keys, repr=False)
-    # Chosen: time for a person to fill in a form, and few enough rounds and tasks for a hostile client to be harmless.
+    # These defaults are arbitrary: time for a person to fill in a form, and few enough rounds and tasks for a hostile
+    # client to be harmless.
     ttl: float = attrs.field(default=600.0, validator=validator(check_seconds, finite=True))
     max_rounds: int = attrs.field(default=32, validator=validator(check_count))
     max_parked: int = attrs.field(default=100, validator=validator(check_count))
@@ -78,7 +79,7 @@ class InputOptions:
 
 @attrs.frozen(eq=False)
 class InputRun:
-    """The state for asking clients, which all requests of one run of a server share.
+    """The state needed to ask clients for input, shared by all requests of one run of a server.
 
     Attributes:
         options: The options of the server that runs; they also apply to the functions of mounted servers.
@@ -95,7 +96,7 @@ class InputRun:
 
 @attrs.frozen
 class Asked:
-    """The outcome of a function that has asked instead of returning: a result with the questions."""
+    """The outcome of a function that has asked the client instead of returning: a result with the questions."""
 
     result: dict[str, Any]
 

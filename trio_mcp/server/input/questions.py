@@ -101,7 +101,7 @@ class Declined:
 
 @attrs.frozen
 class Cancelled:
-    """The user has made no choice, but closed the form, for example. Nothing is cancelled, as by `trio.Cancelled`.
+    """The user has made no choice, but has closed the form, for example. Unlike `trio.Cancelled`, this cancels nothing.
 
     Attributes:
         action: ``"cancel"``.
@@ -194,7 +194,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         return {"method": self.method} if params is None else {"method": self.method, "params": params}
 
     def read(self, answer: Any) -> T:
-        """Turn an answer in plain data into the value that the handler gets.
+        """Turn an answer, given as plain data, into the value that the handler gets.
 
         Raises:
             pydantic.ValidationError: If ``answer`` is not an answer to this question.

@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 
-# Chosen: room for the answers of a few rounds, but not for bulk data, as the token is sent twice in each round.
+# An arbitrary limit: room for the answers of a few rounds, but not for bulk data, as the token is sent twice in each
+# round.
 MAX_STATE = 1_000_000
 """The maximum length of a token, in characters."""
 
@@ -68,10 +69,10 @@ class Answer(NamedTuple):
 
 @attrs.frozen
 class RequestState:
-    """Everything a server needs to know when the client comes back.
+    """Everything a server needs to know when the client repeats its request with the answers.
 
     Attributes:
-        round: The number of responses to the request so far that asked questions.
+        round: How many responses to the request have asked questions so far.
         questions: The questions of the last round, by key.
         answers: The answers of the earlier rounds, by key.
         memory: The values of `Context.once`, by key.
@@ -136,7 +137,7 @@ class StateSealer:
     def __init__(
         self, audience: str, keys: bytes | Sequence[bytes] | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        # A random key is safe without any setting, at the price that no other process accepts the tokens.
+        # A random key is safe without any setting, but no other process accepts the tokens.
         self._keys = checked_keys(keys) or (secrets.token_bytes(MIN_KEY),)
         # The domain is signed with each token, which therefore can't be replayed to another server, or be used where
         # the same key serves another purpose.

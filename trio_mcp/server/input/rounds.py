@@ -58,7 +58,7 @@ class RoundEnded(BaseException):
 
 
 class PartOfRun(Protocol):
-    """The client of a request, in either era."""
+    """The part of a request's connection that the rounds use, in either era."""
 
     @property
     def input(self) -> InputRun: ...
@@ -223,7 +223,7 @@ class Rounds:
         return self._memory[key]
 
     def claim(self, key: str | None, kind: str) -> str:
-        """Return the key of a question or a loop of questions: the handler's own, or a number in the order of asking.
+        """Return the key of a question or a loop of questions: the handler's own, or one numbered in order of asking.
 
         The number is the same in a replay.
 
@@ -281,7 +281,7 @@ class Rounds:
 
     async def _end(self) -> None:
         """Unwind a caller that asks in a round that has ended."""
-        await trio.lowlevel.checkpoint_if_cancelled()  # the ordinary way: the round's scope is cancelled
+        await trio.lowlevel.checkpoint_if_cancelled()  # the ordinary case: the round's scope is cancelled
         raise RoundEnded
 
     def _open(self) -> None:
@@ -297,7 +297,7 @@ class Rounds:
             scope.cancel("the function that asked has ended")
 
     def _questions_of(self, requests: Mapping[str, InputRequest[Any]]) -> dict[str, Question]:
-        """Return the questions of requests, by key."""
+        """Return the `Question` that each request for input asks, by key."""
         questions = {}
         for key, request in requests.items():
             wire = request.wire(self.context.protocol_version)
@@ -329,7 +329,7 @@ class Rounds:
             raise McpError(INVALID_PARAMS, f"the response to {key!r} does not fit the form: {brief(exc)}") from None
 
     def _check_round(self) -> None:
-        """Refuse a round beyond ``max_rounds``.
+        """Refuse a round of input beyond ``max_rounds``.
 
         Raises:
             McpError: If the limit is reached (-32602).
@@ -395,7 +395,7 @@ class HandshakeRounds(Rounds):
 
     Args:
         context: The context of the function.
-        bind: Binds the call again, to run the function once more.
+        bind: Binds the arguments to the function again, so that it can run once more.
     """
 
     def __init__(self, context: AskingContext, bind: Callable[[], Call]) -> None:
@@ -533,7 +533,7 @@ def _response(method: str, data: Any) -> InputResponse:
 
 
 def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[str, Any]]:
-    """Return the state of the earlier rounds, and the responses to the questions of the last one, from a request.
+    """Read the state of the earlier rounds from a request, and its responses to the questions of the last round.
 
     Without a state, the responses are to questions that have not been asked yet.
 

@@ -32,7 +32,7 @@ class SampleDetails(TypedDict, total=False):
         model_preferences: Preferences for the client's choice of a model.
         temperature: The randomness of the reply.
         stop_sequences: Strings that end the reply.
-        include_context: Ask the client to add context from its servers; deprecated.
+        include_context: Which servers' context the client should add; deprecated.
         metadata: Data for the model's provider.
         key: The key of the question in the modern era; by default its number in the order of asking.
         timeout: Seconds that each reply may take; if None, only `InputOptions.ttl` limits the time.
@@ -62,7 +62,7 @@ def ask_model(
     timeout: float | None = None,
     **details: Any,
 ) -> InputRequest[CreateMessageResult]:
-    """Make a question to the client's model; see `Context.sample`."""
+    """Prepare a question to the client's model; see `Context.sample`."""
     given = as_messages(messages)
     if isinstance(tool_choice, str):
         tool_choice = ToolChoice(mode=tool_choice)  # type: ignore[arg-type]
@@ -102,7 +102,8 @@ def as_messages(messages: Messages) -> list[SamplingMessage]:
     """Return the messages given to `Context.sample` as a list.
 
     Raises:
-        TypeError, ValueError: If there is no message, or something else is given.
+        TypeError: If a message is neither a string nor a `types.SamplingMessage`.
+        ValueError: If there is no message.
     """
     if isinstance(messages, (str, SamplingMessage)):
         messages = [messages]
@@ -127,7 +128,7 @@ def _uses_tools(message: SamplingMessage) -> bool:
 
 
 def _worded(message: dict[str, Any], revision: str) -> list[dict[str, Any]]:
-    """Return a message in the form of a revision: one message per block, if a message may have only one block."""
+    """Return a message in the form of a revision: as one message per block, if the revision allows only one block."""
     content = message["content"]
     if rules_of(revision).sampling_lists:
         return [message]

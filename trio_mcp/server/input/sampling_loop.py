@@ -1,6 +1,6 @@
 """Sampling with tools: run the tools that the client's model calls, and ask it again, until it gives its answer.
 
-Each question to the model is one round of the request. The result of a tool is remembered with the rounds, so that the
+Each question to the model is one round of the request. The results of tools are remembered across rounds, so that each
 tool runs once, even if the function that samples runs again.
 """
 
@@ -41,10 +41,10 @@ __all__ = ["MAX_TOOL_USES", "sample_with_tools"]
 
 # Chosen: models call a handful of tools at once. More would be a fault, and each takes a task and perhaps a thread.
 MAX_TOOL_USES = 32
-"""How many tools the model may call in one reply."""
+"""How many tool calls one reply of the model may contain."""
 
 FINAL = "final_response"
-"""The tool with which a model gives an answer that has a type; FastMCP uses the same name."""
+"""The name of the tool that a model calls to give an answer of the ``result_type``; FastMCP uses the same name."""
 
 _FENCED = re.compile(r"\s*```\w*\n(.*)\n```\s*", re.DOTALL)
 
@@ -60,12 +60,12 @@ class _Tool:
 
 @attrs.frozen
 class _Answer:
-    """The type of the answer.
+    """The form in which the model must give its final answer.
 
     Attributes:
-        schema: The JSON Schema of the type.
+        schema: The JSON Schema of the answer's type.
         by_tool: Whether the model gives the answer by calling a tool, and not as text.
-        wrapped: Whether the answer is the ``value`` in the tool's arguments, which must be an object.
+        wrapped: Whether the answer is not an object, and so is given as ``value`` in the tool's arguments.
     """
 
     schema: dict[str, Any]
@@ -79,16 +79,16 @@ class _Answer:
         return Tool(name=FINAL, description="Give the final answer.", input_schema={"type": "object", **schema})
 
     def read_call(self, arguments: dict[str, Any]) -> Any:
-        """Return the answer in the arguments of the tool.
+        """Return the answer that the arguments of the tool call contain.
 
         Raises:
-            ValidationError: If the answer is not of the type.
+            ValidationError: If the answer does not have the right type.
         """
-        # Validated as JSON text, the only form from which pydantic's strict mode accepts a type's JSON form.
+        # The answer is validated as JSON text, since pydantic's strict mode accepts a type's JSON form only from that.
         return self._adapter.validate_json(to_json(arguments.get("value") if self.wrapped else arguments))
 
     def read_text(self, text: str) -> Any:
-        """Return the answer that a reply's text consists of; like `read_call`."""
+        """Return the answer that the text of a reply contains, validated as in `read_call`."""
         fenced = _FENCED.fullmatch(text)  # models often put JSON into a block of code
         return self._adapter.validate_json(fenced[1] if fenced else text)
 
@@ -106,7 +106,7 @@ def sample_with_tools(
     key: str | None = None,
     **details: Any,
 ) -> Coroutine[Any, Any, Any]:
-    """Check the arguments, and return the loop as a coroutine; see `Context.sample`."""
+    """Check the arguments, and return the sampling loop as a coroutine; see `Context.sample`."""
     check_count("max_rounds", max_rounds)
     if key is not None:
         check_text("key", key)
@@ -128,7 +128,7 @@ def sample_with_tools(
             schema = to_json(answer.schema).decode()
             asked = f"Respond with JSON that conforms to this JSON Schema, and with nothing else:\n{schema}"
             system_prompt = asked if system_prompt is None else f"{system_prompt}\n\n{asked}"
-    # A list, as an iterator would be empty in the second round.
+    # This must be a list, as an iterator would be empty in the second round.
     details |= {"system_prompt": system_prompt, "stop_sequences": stop_sequences and list(stop_sequences)}
     return _Loop(context, rounds, tools, answer, max_rounds, tool_choice, key, details).run(as_messages(messages))
 
@@ -166,7 +166,7 @@ class _Loop:
         """Ask the model until it gives its answer.
 
         Raises:
-            SamplingError: If the model gives no answer.
+            SamplingError: If the model gives no answer in time, or a reply is not valid.
         """
         name = self.rounds.claim(self.key, "sample")
         for number in range(1, self.max_rounds + 1):
@@ -212,7 +212,7 @@ class _Loop:
         )
 
     def _final(self, uses: Sequence[ToolUseContent]) -> tuple[tuple[Any] | None, dict[int, Any]]:
-        """Return the answer, if the model gives a valid one; otherwise None, and the results for its attempts."""
+        """Return the model's answer if it is valid; otherwise None, and an error result for each invalid attempt."""
         results = {}
         for index, use in enumerate(uses):
             if self.answer is not None and self.answer.by_tool and use.name == FINAL:
@@ -232,7 +232,7 @@ class _Loop:
         )
 
     async def _run_tools(self, uses: Sequence[ToolUseContent], results: dict[int, Any], name: str) -> None:
-        """Run the tools that the model has called, concurrently, and add the results."""
+        """Run the tools that the model has called, concurrently, and add their results to ``results``."""
         failures: list[Exception] = []
 
         async def run(index: int, use: ToolUseContent) -> None:

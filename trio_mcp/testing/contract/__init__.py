@@ -1,1 +1,1 @@
-"""The contract of a transport, as rules that any transport can be checked against."""
+"""The contract that every transport must fulfil, as rules that any transport can be checked against."""

@@ -1,4 +1,4 @@
-"""Rules about cancellation, at every step of each operation."""
+"""Rules of the transport contract about cancellation, at every step of each operation."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__: list[str] = []
 T = TypeVar("T")
 
 SOME = 8
-"""Messages to send or receive in an operation that is then cancelled (chosen)."""
+"""How many messages to send or receive in an operation that is then cancelled. An arbitrary choice."""
 
 
 class _Steps(trio.abc.Instrument):
-    """Counts the steps of all tasks while it is on, and cancels a scope after one of them.
+    """Counts the steps that all tasks take while it is on, and cancels a scope after a given number of them.
 
     Attributes:
-        last: The number of steps after which to cancel, 0 for before the first; None to cancel nothing.
-        scope: The scope.
+        last: The number of steps after which to cancel; 0 to cancel before the first, None to cancel nothing.
+        scope: The scope to cancel.
         count: The number of steps so far.
     """
 
@@ -39,7 +39,7 @@ class _Steps(trio.abc.Instrument):
         self._is_on = False
 
     def on(self) -> None:
-        """Begin to count."""
+        """Begin to count steps."""
         trio.lowlevel.add_instrument(self)
         self._is_on = True
         # `after_task_step` would be too late for a cancellation before the first step.
@@ -53,7 +53,7 @@ class _Steps(trio.abc.Instrument):
 
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
-        """Count steps while a block runs, and cancel the block after the chosen one."""
+        """Count steps while a block runs, and cancel the block after step ``last``."""
         with self.scope:
             self.on()
             try:
@@ -75,7 +75,7 @@ class _Steps(trio.abc.Instrument):
 
 
 async def _everywhere(stage: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
-    """Run a scenario, then again with a cancellation at each of its steps, but at no more than `Stage.places` steps."""
+    """Run a scenario once to count its steps, then cancel it at each of them, or at `Stage.places` of them at most."""
     await scenario(whole := _Steps())
     # Places a few steps beyond those counted are tried, too: Trio shuffles its tasks, so the next run may take longer.
     total = whole.count + 3
@@ -150,7 +150,7 @@ async def cancellation(stage: Stage) -> None:
         went_on.append("the code after a block that was cancelled")
     async with stage.pair() as ends:
         for each in ends:
-            # The timeout is for a receive that swallows its cancellation and goes on waiting.
+            # The timeout is for a receive that swallows its cancellation and keeps waiting.
             with trio.move_on_after(stage.timeout), trio.CancelScope() as scope:
                 async with trio.open_nursery() as nursery:
 
@@ -205,7 +205,7 @@ async def checkpoints(stage: Stage) -> None:
 
 # With a plain `async with`, nothing can run between the opening and the block, where a check of the opening must end.
 class _Leaving(contextlib.AbstractAsyncContextManager[tuple[Link, Link]]):
-    """A context manager whose opening and leaving are checked."""
+    """A wrapper for a context manager that checks its opening and its leaving for checkpoints."""
 
     def __init__(self, manager: contextlib.AbstractAsyncContextManager[tuple[Link, Link]], check: Any) -> None:
         self._manager = manager
@@ -252,7 +252,7 @@ async def cancel_send(stage: Stage) -> None:
 
 @contextlib.asynccontextmanager
 async def _checking(stage: Stage, source: End, target: End, sent: list[Incoming], when: str) -> AsyncIterator[None]:
-    """Read while the block runs and after it, and check that exactly the messages in ``sent`` arrive."""
+    """Read during and after the block, and check that the messages in ``sent`` arrive, and no others."""
     last = stage.note()
     arrived: list[Incoming] = []
     async with trio.open_nursery() as nursery:

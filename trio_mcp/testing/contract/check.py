@@ -26,10 +26,10 @@ RULES: Final = {
 """Every rule of the contract, by name."""
 
 FIRST: Final = RULES["opens"]
-"""The rule without which no other can be checked."""
+"""The rule that must hold before any other can be checked: a connection opens and carries a request."""
 
 AT_MOST: Final = 30
-"""The longest time that the check of a rule may take, as a multiple of the timeout (chosen)."""
+"""The longest time that the check of one rule may take, as a multiple of the timeout. An arbitrary choice."""
 
 
 @attrs.frozen
@@ -37,10 +37,10 @@ class ContractReport:
     """The result of `check_transport`.
 
     Attributes:
-        kept: The rules that the transport keeps.
-        broken: The rules that it breaks, each with what happened.
-        waived: The rules that it breaks but need not keep, each with the trait that excuses it.
-        unchecked: The rules that were not checked, each with the reason.
+        kept: The names of the rules that the transport keeps.
+        broken: The names of the rules that the transport breaks, each with what happened.
+        waived: The names of the rules that the transport breaks but need not keep, each with the trait that excuses it.
+        unchecked: The names of the rules that were not checked, each with the reason.
     """
 
     kept: tuple[str, ...]
@@ -58,7 +58,7 @@ class ContractReport:
 
 
 class ContractBroken(AssertionError):
-    """A transport breaks the contract; the message names each rule that it breaks, with what happened.
+    """Raised when a transport breaks the contract; the message names each broken rule, with what happened.
 
     Attributes:
         report: The report of the check.
@@ -82,7 +82,7 @@ async def check_transport(
     places: int = 100,
     timeout: float = 10.0,
 ) -> ContractReport:
-    """Check that a transport keeps the contract of a link.
+    """Check that a transport fulfils the contract of a link.
 
     ``pair``, ``raw`` and ``cut`` each return an async context manager that opens a new connection, and closes it when
     its block ends. They are called again and again, and for some rules several connections are open at once. Their own
@@ -91,19 +91,19 @@ async def check_transport(
 
     Args:
         pair: Yields the two ends of a connection, as links: the client's, then the server's.
-        raw: Yields a link, and the stream at the other end of its connection, to be fed with bytes.
+        raw: Yields a link, and the stream at the other end of its connection, to which bytes are written.
         cut: Yields a link, and a function, sync or async, that destroys its connection as a crash would.
-        traits: The promises that the transport does not make. The rules that a trait excuses it from are still checked:
-            if the transport keeps one of them and breaks none, the trait counts as wrong.
+        traits: The promises that the transport does not make. The rules from which a trait excuses it are still
+            checked: if the transport keeps one of them and breaks none, the trait counts as wrong.
         rules: The names of the rules to check; all of them by default.
         frame: Turns a JSON text into the bytes that carry it over the raw stream; by default a line.
         max_message_size: The longest message that the link from ``raw`` accepts, in bytes; it should be small, so that
             a message over the limit is sent quickly.
         max_waiting: How many bytes may wait between a writer and a reader that does not read.
-        places: The greatest number of places at which each operation is cancelled. If an operation has more, the places
-            are spread over it.
-        timeout: Seconds that anything that must happen may take, on Trio's clock: with a `MockClock`, a hang takes no
-            real time.
+        places: The maximum number of steps at which each operation is cancelled. If an operation takes more steps, the
+            cancellations are spread over them.
+        timeout: How many seconds anything that must happen may take, on Trio's clock: with a `MockClock`, a hang takes
+            no real time.
 
     Raises:
         ContractBroken: If the transport breaks a rule, or has a trait that it does not need.
@@ -166,7 +166,7 @@ def _known(kind: str, names: Collection[str], known: Collection[str]) -> None:
 
 
 async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
-    """Check a rule, and return a description of how it is broken; None if it is kept."""
+    """Check a rule, and return a description of how the transport breaks it, or None if it keeps the rule."""
     stage.found.clear()
     raised: list[Exception] = []
     over = trio.Event()
@@ -197,18 +197,18 @@ async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
             if not over.is_set():
                 # This is repeated: there may be a shield within the shield, or a loop that catches the exception.
                 _wrest(tasks[0])
-    # The first finding is the most telling; later trouble may follow from it.
+    # The first finding is the most informative; later ones may follow from it.
     return next(iter([*stage.found, *map(_told, raised)]), None)
 
 
 def _wrest(task: trio.lowlevel.Task) -> None:
-    """Raise an exception where a task, or a task it waits for, still waits although cancelled: the wait is shielded."""
+    """Raise an exception in a cancelled task, or in those it waits for, wherever a shielded wait has not ended."""
     children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
     for child in children:
         _wrest(child)
     # Only tasks that wait for no other task are woken: a nursery's own wait for its tasks must not be disturbed. This
-    # leaves whatever the task waited on in disorder, but the transport is broken, and would otherwise hang the whole
-    # program.
+    # leaves whatever the task was waiting on in an inconsistent state, but the transport is broken, and would otherwise
+    # hang the whole program.
     if not children:
         error = TimeoutError("a shielded wait that does not end; check_transport has ended it")
         trio.lowlevel.reschedule(task, outcome.Error(error))

@@ -1,4 +1,4 @@
-"""Rules about delivery: messages arrive once, in order and unchanged."""
+"""Rules of the transport contract about delivery: messages arrive once, in order and unchanged."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from trio_mcp.testing.contract.stage import End, Stage, number_of, shown
 __all__ = ["CONTENT"]
 
 MANY: Final = 4 * BUFFER
-"""Messages that don't fit into the buffers of a link (chosen)."""
+"""How many messages to send, which is more than the buffers of a link can take. An arbitrary choice."""
 
 ENVELOPE: Final = 200
-"""The most bytes of a message apart from its value."""
+"""An upper bound on the bytes of a message apart from its value."""
 
 
 @rule("A connection opens, carries a request and its response, and closes")
@@ -40,7 +40,7 @@ async def opens(stage: Stage) -> None:
 
 
 class _Direction:
-    """One direction: the messages that were sent, and those that arrived."""
+    """One direction of a connection: the messages that were sent, and those that arrived."""
 
     def __init__(self, source: End, target: End) -> None:
         self.name = f"from the {source.name} to the {target.name}"
@@ -66,7 +66,7 @@ class _Direction:
 
 
 async def _converse(stage: Stage) -> tuple[_Direction, _Direction]:
-    """Let the client send many messages, then the server its responses and, if it may, as many notifications."""
+    """Let the client send many messages, and then the server: its responses and, if it may send them, notifications."""
     async with stage.pair() as (client, server):
         up, down = _Direction(client, server), _Direction(server, client)
         # There are long messages among short ones: a transport that carries each message separately may reorder them.
@@ -139,7 +139,7 @@ async def kinds(stage: Stage) -> None:
 
 
 def _content(name: str, sentence: str, values: Callable[[], Iterable[tuple[str, Any]]]) -> ContractRule:
-    """Return a rule about values that travel in a request and in its response; each has a name for the report."""
+    """Return a rule that sends values in a request and back in its response, and checks that they arrive unchanged."""
 
     async def check(stage: Stage) -> None:
         async with stage.pair() as (client, server):
@@ -236,7 +236,7 @@ CONTENT: Final = (
         lambda: [("4 MiB in one string", "x" * _LARGE), ("4 MiB of emoji", "\U0001f469" * (_LARGE // 4))],
     ),
 )
-"""The rules about content, which differ only in their values."""
+"""The rules about the content of messages, which differ only in the values that they send."""
 
 
 @rule(

@@ -1,4 +1,4 @@
-"""Rules about the end of a connection: an orderly close from either side, and its loss."""
+"""Rules of the transport contract about the end of a connection: an orderly close from either side, or a loss."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def crossing(stage: Stage) -> None:
 
 
 async def _push(stage: Stage, end: End) -> None:
-    """Send more messages than fit into the buffers, but stop once a send raises."""
+    """Send more messages than the buffers can take, but stop once a send raises."""
     # The number is bounded: with endless sends, a clock that jumps when nothing happens would stand still.
     for _ in range(4 * BUFFER):
         if await end.attempt("write", "while the other end closes") is not None:

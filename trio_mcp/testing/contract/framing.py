@@ -1,4 +1,4 @@
-"""Rules about bytes: however they are cut, and whatever is among them, no message affects another."""
+"""Rules of the transport contract about framing: however the bytes are split or garbled, no message affects another."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ GARBAGE: Final[dict[str, bytes]] = {
     "an id of the wrong type": b'{"jsonrpc":"2.0","id":[1],"method":"x"}',
     "two messages in one": b'{"jsonrpc":"2.0","method":"x"}{"jsonrpc":"2.0","method":"x"}',
 }
-"""Name -> a text in UTF-8 that is not one message."""
+"""UTF-8 texts that are not exactly one valid message, each under a description."""
 
 SLACK: Final = 1024 * 1024
-"""Bytes of memory that a message over the limit may take in addition to a few times the limit (chosen)."""
+"""How many bytes of memory a message over the size limit may take beyond eight times the limit: an arbitrary choice."""
 
 
 async def _write(stage: Stage, stream: trio.abc.Stream, *texts: bytes) -> None:
@@ -42,7 +42,7 @@ async def _write(stage: Stage, stream: trio.abc.Stream, *texts: bytes) -> None:
 
 
 async def _feed(stage: Stage, stream: trio.abc.Stream, data: bytes, size: int) -> None:
-    """Write in pieces, and after each wait until no task can do any more."""
+    """Write data in pieces of ``size`` bytes, and after each wait until all other tasks are blocked."""
     for start in range(0, len(data), size):
         with stage.within("writing to the raw stream"):
             await stream.send_all(data[start : start + size])
@@ -88,7 +88,7 @@ async def garbage(stage: Stage) -> None:
 
 
 async def _only_itself(stage: Stage, link: End, stream: trio.abc.Stream, framed: bytes, size: int) -> None:
-    """Write what can't be a message, then a message; check that the first costs only itself, or ends the link."""
+    """Write ``framed``, which is an invalid message, then a valid one; check that this arrives, or the link ends."""
     await _write(stage, stream, encode(first := stage.note()))
     await link.take(first)
     last = stage.note()
@@ -153,7 +153,7 @@ async def too_large(stage: Stage) -> None:
 
 
 async def _most_memory(operation: Callable[[], Awaitable[None]]) -> int:
-    """Return the peak of the memory that an operation took, in bytes, beyond the memory in use before it."""
+    """Return an operation's peak memory use, in bytes, beyond the memory in use before it."""
     was_on = tracemalloc.is_tracing()
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Rules about the block of a connection: what it leaves behind, how it is left, and opening more than one."""
+"""Rules of the transport contract about a connection's block: how it ends, what it leaves, how many may be open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trio_mcp.testing.contract.stage import Stage, descriptors, settled, tasks
 __all__: list[str] = []
 
 TIMES = 3
-"""Connections to open, one after the other, to see what they leave behind (chosen)."""
+"""How many connections to open, one after the other, to see what they leave behind. An arbitrary choice."""
 
 
 async def _use(stage: Stage) -> None:
@@ -107,7 +107,7 @@ async def reopening(stage: Stage) -> None:
 
 
 class _Left(Exception):
-    """An exception that the user's code raises in the block."""
+    """An exception that stands for one raised by the user's code in the block of a connection."""
 
 
 @rule("Several connections can be open at once, and their messages don't mix", unless="one_at_a_time")

@@ -1,4 +1,4 @@
-"""Rules about load: both directions at once, and a reader that does not read."""
+"""Rules of the transport contract about load: both directions at once, and a reader that does not read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from trio_mcp.testing.contract.stage import QUIET, End, Stage, number_of
 __all__ = ["Stuck", "ways"]
 
 PIECE: Final = 32 * 1024
-"""Characters in a message that is sent many times (chosen)."""
+"""The number of characters in each of the messages that are sent to create load. An arbitrary choice."""
 
 LOAD: Final = 256
-"""Number of such messages in each direction; together they have 8 MiB, which is more than sockets buffer."""
+"""The number of load messages in each direction: 8 MiB in total, which is more than sockets buffer."""
 
 
 @rule("Both directions carry load at the same time, and neither waits for the other")
@@ -57,10 +57,10 @@ async def load(stage: Stage) -> None:
 
 
 class Stuck:
-    """A direction whose reader does not read, so that its writer waits.
+    """One direction of a connection in which the reader does not read, so that the writer has to wait.
 
     Attributes:
-        sent: The messages whose sends have returned.
+        sent: The messages for which ``send`` has returned.
     """
 
     def __init__(self, stage: Stage, source: End) -> None:
@@ -72,10 +72,10 @@ class Stuck:
         self._too_many = False
 
     async def fill(self, nursery: trio.Nursery) -> bool:
-        """Send until a send waits; return whether one did before more than `Stage.max_waiting` bytes were sent."""
+        """Send messages until a send has to wait; return False if none did within `Stage.max_waiting` bytes."""
         nursery.start_soon(self._send)
         count = -1
-        # `settled` would not do: while data passes through the kernel, all tasks wait although the sender is not stuck.
+        # `settled` is not enough: while data passes through the kernel, all tasks wait although the sender isn't stuck.
         while count != len(self.sent):
             count = len(self.sent)
             await trio.sleep(QUIET)
@@ -95,7 +95,7 @@ class Stuck:
             self._ended.set()
 
     async def gives_up(self, target: End) -> None:
-        """Wait until the cancelled send has ended; if it does not end, record that the rule is broken."""
+        """Wait for the cancelled send to end; if it does not, record that the rule is broken."""
         # The scope around this call is the one that was cancelled to make the send give up.
         with trio.CancelScope(shield=True):
             with trio.move_on_after(self._stage.timeout):
@@ -106,8 +106,8 @@ class Stuck:
                 await self.drain(target)
 
     async def drain(self, target: End) -> list[Incoming]:
-        """Read now, until everything that was sent has arrived or the time is up; return the missing messages."""
-        # The flag is set before the first read: reading makes room, which the sender must not go on to fill.
+        """Read until everything that was sent has arrived or the time is up, and return the missing messages."""
+        # The flag is set before the first read: reading makes room, which the sender must not fill again.
         self._stop = True
         arrived: set[int | None] = set()
 
@@ -132,7 +132,7 @@ class Stuck:
 
 
 def ways(stage: Stage, client: End, server: End) -> list[tuple[End, End]]:
-    """Return pairs of a sender and its receiver, for the directions that can be used at any time."""
+    """Return a pair of sender and receiver for each direction in which messages can be sent at any time."""
     ways = [(client, server), (server, client)]
     return ways[:1] if "calls_only" in stage.traits else ways
 

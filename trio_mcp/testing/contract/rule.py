@@ -1,4 +1,4 @@
-"""The type of a rule of the contract, and the traits that excuse a transport from rules."""
+"""The type of the rules in the transport contract, and the traits that excuse a transport from some of them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TRAITS: Final[dict[Trait, str]] = {
     "no_end": "an end does not learn that the other one has closed `write`",
     "one_at_a_time": "only one connection can be open at a time",
 }
-"""Trait -> the behaviour of a transport that can't keep a promise of the contract."""
+"""The traits, each with the behaviour of a transport that can't keep the promise concerned."""
 
 
 @attrs.frozen
 class ContractRule:
-    """A rule of the contract.
+    """A rule of the transport contract.
 
     Attributes:
-        name: Its name.
-        sentence: The promise that it requires of a transport.
+        name: The name of the rule.
+        sentence: The promise that the rule requires of a transport.
         check: Checks the rule; if it is broken, raises `Broken`, or whatever the transport raises.
         needs: The argument of `check_transport` that the rule needs besides the pair, if any.
         unless: The trait with which a transport need not keep the rule, if any.
@@ -45,5 +45,5 @@ class ContractRule:
 
 
 def rule(sentence: str, *, needs: Needs | None = None, unless: Trait | None = None) -> Callable[[Check], ContractRule]:
-    """Return a decorator that turns a check into a rule named after it."""
+    """Return a decorator that turns a check into a rule, named after the function."""
     return lambda check: ContractRule(check.__name__, sentence, check, needs, unless)

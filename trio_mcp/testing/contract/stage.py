@@ -1,4 +1,4 @@
-"""The stage that rules run on: connections on which every wait is bounded, and checks of what they leave behind."""
+"""The environment in which rules run: connections with a timeout on every wait, and checks for leaks."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ An arbitrary choice. On a busy machine a sender that is merely slow may count as
 
 
 class Broken(Exception):
-    """The rule that is being checked is broken; the message says what happened."""
+    """Raised when the rule being checked is broken; the message says what happened."""
 
 
 @attrs.frozen
 class End:
-    """One end of a connection; each of its operations is bounded.
+    """One end of a connection, with a timeout on each of its operations.
 
     Attributes:
-        stage: The stage of the rule.
+        stage: The stage on which the rule runs.
         name: ``client``, ``server`` or ``link``, for reports.
-        link: The link.
+        link: The link at this end.
     """
 
     stage: Stage
@@ -65,7 +65,7 @@ class End:
     link: Link
 
     async def send(self, message: Any) -> None:
-        """Send a message."""
+        """Send a message, which must succeed within the timeout."""
         with self.stage.within(f"the {self.name}'s send"):
             try:
                 await self.link.write.send(SessionMessage(message))
@@ -75,12 +75,12 @@ class End:
                 raise self.stage.broken(f"the {self.name}'s send of {shown(message)} raised {exc!r}") from exc
 
     async def send_all(self, messages: Iterable[Any]) -> None:
-        """Send messages, one after the other."""
+        """Send the messages one after the other."""
         for message in messages:
             await self.send(message)
 
     async def receive(self) -> Incoming:
-        """Take the next message."""
+        """Receive the next message, which must arrive within the timeout."""
         with self.stage.within(f"the {self.name}'s receive"):
             try:
                 return (await self.link.read.receive()).message
@@ -90,14 +90,14 @@ class End:
         raise AssertionError("unreachable")
 
     async def take(self, sent: Incoming, what: str = "") -> None:
-        """Take the next message, which must be the one that was sent."""
+        """Receive the next message, and check that it is the one that was sent."""
         arrived = await self.receive()
         if not _same(sent, arrived):
             text = f"the {self.name} got {shown(arrived)} instead of {shown(sent)}"
             raise self.stage.broken(f"{what}: {text}" if what else text)
 
     async def collect(self, count: float, seconds: float | None = None) -> list[Incoming]:
-        """Take the messages that arrive, up to ``count``; wait for each up to ``seconds``, by default the timeout."""
+        """Receive up to ``count`` messages, and wait at most ``seconds`` for each; the default is the timeout."""
         taken: list[Incoming] = []
         with contextlib.suppress(trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
             # Each message has its own timeout: a slow transport is not broken.
@@ -109,11 +109,11 @@ class End:
         return taken
 
     async def more(self) -> list[Incoming]:
-        """Take the messages that still arrive within moments, although none is due."""
+        """Receive the messages that still arrive soon, although none is due."""
         return await self.collect(math.inf, QUIET)
 
     async def rest(self) -> list[Incoming]:
-        """Take everything up to the end of the channel, which must come."""
+        """Receive everything up to the end of the channel, which must come within the timeout."""
         taken: list[Incoming] = []
         with self.stage.within(f"the end of what the {self.name} reads"):
             try:
@@ -124,7 +124,7 @@ class End:
         return taken
 
     async def ends(self) -> bool:
-        """Return whether the channel ends."""
+        """Return whether the receiving channel ends within the timeout; discard what arrives."""
         with trio.move_on_after(self.stage.timeout):
             # An error is an end, too; other rules check whether it was the right one.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -134,12 +134,12 @@ class End:
         return False
 
     async def close(self) -> None:
-        """Close the sending half."""
+        """Close the sending half of the link."""
         with self.stage.within(f"the {self.name}'s write.aclose()"):
             await self.link.write.aclose()
 
     async def attempt(self, half: str, when: str, value: object = None) -> BaseException | None:
-        """Receive (``read``) or send (``write``) where that may raise any exception of a channel, but must not hang.
+        """Try to receive (``read``) or send (``write``) where a channel may raise any of its errors, but must not hang.
 
         Args:
             half: The half of the link to use.
@@ -147,7 +147,7 @@ class End:
             value: The content of the message to send.
 
         Returns:
-            The exception that was raised; None if there was none.
+            The exception that was raised, or None.
         """
         with self.stage.within(f"a use of the {self.name}'s `{half}` {when}"):
             try:
@@ -165,8 +165,8 @@ class Stage:
 
     Attributes:
         traits: The promises that the transport does not make.
-        timeout: Seconds that anything that must happen may take.
-        places: The greatest number of places at which each operation is cancelled.
+        timeout: How many seconds anything that must happen may take.
+        places: The maximum number of steps at which each operation is cancelled.
         max_waiting: How many bytes may wait between a writer and a reader that does not read.
         max_message_size: The longest message that the link from `raw` accepts, if known.
         frame: Turns a JSON text into the bytes that carry it over the raw stream.
@@ -207,7 +207,7 @@ class Stage:
 
     @contextlib.contextmanager
     def within(self, what: str) -> Iterator[None]:
-        """Bound the waits in a block by the timeout."""
+        """Limit the time that a block may take to the timeout; if it takes longer, the rule is broken."""
         # `fail_after` won't do: a `TooSlowError` could come from the transport itself, which would be another fault.
         with trio.move_on_after(self.timeout) as scope:
             yield
@@ -234,12 +234,12 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def pair(self) -> AsyncIterator[tuple[End, End]]:
-        """Open a connection, and yield its two ends, that of the client first."""
+        """Open a connection, and yield its two ends, the client's first."""
         async with self._opened(self._pair()) as (client, server):
             yield End(self, "client", client), End(self, "server", server)
 
     def bare(self) -> AbstractAsyncContextManager[tuple[Link, Link]]:
-        """Return a context manager that opens a connection without bounding the waits; for rules about the opening."""
+        """Return a context manager that opens a connection without timeouts, for rules about the opening itself."""
         return self._pair()
 
     @contextlib.asynccontextmanager
@@ -266,25 +266,25 @@ class Stage:
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def number(self) -> int:
-        """Return a number that no message has had."""
+        """Return a number that no message has had yet."""
         self._last += 1
         return self._last
 
     def note(self, value: object = None) -> Notification:
-        """Return a notification unlike all others."""
+        """Return a new notification, with a number and a value, that differs from all other messages."""
         return Notification("check/note", {"n": self.number(), "value": value})
 
     def call(self, value: object = None) -> Request:
-        """Return a request unlike all others."""
+        """Return a new request, with a number and a value, that differs from all other messages."""
         # The number serves as the id, too: MCP forbids using an id twice within a session (Base protocol, Requests).
         return Request(number := self.number(), "check/call", {"n": number, "value": value})
 
     def answer(self, request: Request, value: object = None) -> Response:
-        """Return a response to a request; it is unlike all other messages."""
+        """Return a new response to a request, with a number and a value, that differs from all other messages."""
         return Response(request.id, {"n": self.number(), "value": value})
 
     async def talk(self, client: End, server: End, value: object = None, what: str = "") -> None:
-        """Let a value travel to the server in a request, and back in its response."""
+        """Send a value to the server in a request, and back in its response, and check that both arrive."""
         request = self.call(value)
         await client.send(request)
         await server.take(request, what)
@@ -295,7 +295,7 @@ class Stage:
     # --- what is left behind ------------------------------------------------------------------------------------------
 
     async def nothing_left(self, now: Callable[[], dict[Any, str]], before: Collection[Any]) -> list[str]:
-        """Wait until everything that is new since ``before`` is gone; return what does not go away."""
+        """Wait until everything that is not in ``before`` is gone; return what has not gone within the timeout."""
         deadline = trio.current_time() + self.timeout
         pause = 0.01
         # The state is polled, because no event says that the system has closed a descriptor.
@@ -306,7 +306,7 @@ class Stage:
 
     @contextlib.contextmanager
     def warned(self) -> Iterator[list[str]]:
-        """Record the warnings about resources that were not closed; the list is filled when the block ends."""
+        """Record warnings about resources that were not closed, in a list that is filled when the block ends."""
         texts: list[str] = []
         gc.collect()  # resources that were lost before the block are not the transport's fault
         with warnings.catch_warnings(record=True) as caught:
@@ -338,7 +338,7 @@ def tasks() -> dict[Any, str]:
 
 
 def descriptors() -> dict[Any, str]:
-    """Return the open descriptors of this process, with what they refer to if the system says so."""
+    """Return this process's open file descriptors, each with what it refers to, if the system says so."""
     found: dict[Any, str] = {}
     # Only Linux has /proc/self/fd.
     for number in os.listdir("/dev/fd"):
@@ -353,14 +353,14 @@ def descriptors() -> dict[Any, str]:
 
 
 def number_of(message: Incoming) -> int | None:
-    """Return the number that `Stage.number` gave a message; None if it has none."""
+    """Return the number that `Stage.number` gave to a message, or None if the message has none."""
     content = message.result if isinstance(message, Response) else getattr(message, "params", None)
     number = content.get("n") if isinstance(content, dict) else None
     return number if isinstance(number, int) else None
 
 
 def shown(message: object) -> str:
-    """Return a message as text, shortened."""
+    """Return a message as text for a report, shortened in the middle if it is long."""
     text = (
         f"TransportFailure({message.error!r}, {message.request_id!r})"
         if isinstance(message, TransportFailure)

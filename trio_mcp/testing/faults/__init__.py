@@ -1,1 +1,1 @@
-"""Connections and links with faults, which follow a script of steps; bytes and messages use the same kinds of steps."""
+"""Connections and links with injected faults: scripts of steps say what happens to their bytes or messages."""

@@ -1,4 +1,4 @@
-"""One direction of a connection, and the script and controls that connections over wires and links have in common."""
+"""The parts that faulty connections over wires (bytes) and links (messages) share: flows with scripts, and controls."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from trio_mcp.testing.faults.steps import (
 __all__ = ["FaultInjector", "FaultStatistics", "FaultyConnection", "Flow", "Valve"]
 
 PieceT = TypeVar("PieceT", bytes, tuple[SessionMessage, ...])
-"""A piece of a flow: bytes, or messages. Both can be cut, joined and counted alike; an empty one is the end."""
+"""A piece of a flow: bytes or messages. Both are sliced, repeated and counted alike; an empty piece marks the end."""
 
 
 class Valve:
-    """A valve that lets nothing pass while it is closed."""
+    """A valve in a flow: tasks that want to pass wait while it is closed."""
 
     def __init__(self) -> None:
         self._opened = trio.Event()
@@ -60,14 +60,14 @@ class Valve:
 
 @attrs.frozen
 class FaultStatistics:
-    """Counts of the connections so far, and of what happened to them.
+    """Statistics of the connections so far, and of what happened to them.
 
     Attributes:
         connections: The number of connections opened so far.
-        live: The number that are open now.
+        live: The number of connections that are open now.
         sent: The amount passed on from the side that connects: bytes on a wire, messages on a link.
-        received: The amount passed on to that side.
-        steps: How often each kind of step has begun, by its name, whether from a script or by hand.
+        received: The amount passed on to the side that connects, counted likewise.
+        steps: How often each kind of step has begun, by the step's name, whether from a script or by a method call.
     """
 
     connections: int
@@ -79,14 +79,14 @@ class FaultStatistics:
 
 @attrs.define(eq=False)
 class Flow(Generic[PieceT]):
-    """One direction of one connection.
+    """One direction of a connection, in which a script determines what is passed on, and when.
 
     Attributes:
-        receive: Returns the next piece, an empty one at the end. Cancelling it loses nothing.
+        receive: Returns the next piece, or an empty one at the end. Cancelling the call loses nothing.
         send: Passes a piece on; an empty one ends the direction.
-        gate: Closed while nothing may pass.
+        gate: A valve that is closed while nothing may pass.
         note: Called with each step as it begins.
-        passed: Called with how much has been passed on.
+        passed: Called with the amount of each piece that has been passed on.
     """
 
     receive: Callable[[], Awaitable[PieceT]]
@@ -100,7 +100,7 @@ class Flow(Generic[PieceT]):
         """Play a script, and then pass on whatever arrives until the direction ends.
 
         Returns:
-            The step that ends the connection; None if the direction ended by itself.
+            The step that ends the connection, or None if the direction ended by itself.
         """
         for step in steps:
             self.note(step)
@@ -130,16 +130,17 @@ class Flow(Generic[PieceT]):
                 break
         else:
             await self._flow(None)
-        # A stall by hand holds up the end, too: through a frozen connection a peer does not even see a close.
+        # A stall by `FaultInjector.stall` holds up the end, too: through a frozen connection a peer does not even see a
+        # close.
         await self.gate.passed()
         assert self._held is not None
         await self.send(self._held)
         return None
 
     async def _take(self) -> bool:
-        """Get a piece, unless one is held already; return False if the direction has ended."""
-        # A piece may be held, because an `Await`, or a step whose amount ends within a piece, leaves it to the next
-        # step.
+        """Receive a piece, unless one is left over from the last step; return False if the direction has ended."""
+        # A piece may be left over, because an `Await`, or a step whose amount ends within a piece, leaves it to the
+        # next step.
         if self._held is None:
             self._held = await self.receive()
         return len(self._held) > 0
@@ -153,17 +154,17 @@ class Flow(Generic[PieceT]):
         delay: float = 0,
         copies: int = 1,
     ) -> bool:
-        """Pass on what arrives.
+        """Pass on what arrives, as one step of the script says.
 
         Args:
             amount: How much to pass on; None for no limit.
-            seconds: How long to wait for it in all.
+            seconds: How long to wait for the whole amount.
             size: The largest piece to pass on.
             delay: How long to hold up each piece, in seconds.
-            copies: How often to pass on each piece.
+            copies: How many times to pass on each piece.
 
         Returns:
-            Whether the direction has ended. The empty piece that says so is then held.
+            Whether the direction has ended. If so, the empty piece that marks the end is kept for the caller.
         """
         until = trio.current_time() + seconds
         left = math.inf if amount is None else amount
@@ -192,12 +193,12 @@ class Flow(Generic[PieceT]):
 
 @attrs.define(eq=False)
 class FaultyConnection:
-    """A connection that can be ended from outside.
+    """A connection with faults, which can be ended at any time by a call to ``end``.
 
     Attributes:
-        faults: Its faults.
-        scope: The scope around both of its directions.
-        ending: The step that ends the connection; None if it ends by itself.
+        faults: The scripts for the two directions of the connection.
+        scope: The cancel scope around both directions.
+        ending: The step that ends the connection; None if the connection ends by itself.
     """
 
     faults: Faults
@@ -213,10 +214,10 @@ class FaultyConnection:
 
 
 class FaultInjector(abc.ABC):
-    """The faults that can strike all connections at once, while they are used.
+    """The base of `FaultLinks` and `FaultProxy`: its methods cause faults on all connections at once.
 
     Attributes:
-        calm: While this is set, new connections are left alone and use up none of the faults.
+        calm: While this is True, new connections are left alone and use up none of the faults.
     """
 
     def __init__(self, faults: Iterable[Faults], allowed: tuple[type[Step], ...], what: str) -> None:
@@ -231,9 +232,9 @@ class FaultInjector(abc.ABC):
         self._steps: Counter[str] = Counter()
 
     def statistics(self) -> FaultStatistics:
-        """Return what has happened so far."""
+        """Return counts of what has happened so far."""
         sent, received = self._passed
-        # The counts are copied, because counting goes on: a result must not change while a test compares it.
+        # The counts are copied, because counting continues: a result must not change while a test compares it.
         return FaultStatistics(self._connections, len(self._live), sent, received, dict(self._steps))
 
     def stall(self, *, sent: bool = True, received: bool = True) -> None:
@@ -249,16 +250,16 @@ class FaultInjector(abc.ABC):
                 gate.close()
 
     def resume(self) -> None:
-        """Let everything pass again; what was held up is not lost."""
+        """Let everything pass again after `stall`; what was held up is not lost."""
         for gate in self._gates:
             gate.open()
 
     def tear(self) -> None:
-        """End all connections, as `Tear` does; new ones are still accepted."""
+        """End all open connections, as the step `Tear` does; new ones are still accepted."""
         self._end(Tear())
 
     def reset(self, cause: Exception | None = None) -> None:
-        """Break all connections, as `Reset` does; new ones are still accepted."""
+        """Break all open connections, as the step `Reset` does; new ones are still accepted."""
         self._end(Reset(cause))
 
     @abc.abstractmethod
@@ -285,7 +286,7 @@ class FaultInjector(abc.ABC):
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[FaultyConnection]:
-        """Count a new connection, give it the next faults, and keep it live while the block runs."""
+        """Register a new connection, assign it the next faults, and count it as live while the block runs."""
         self._connections += 1
         faults = CALM if self.calm else next(self._faults, CALM)
         # The steps are checked only now, since the faults may be an iterator without end.
@@ -311,7 +312,7 @@ class FaultInjector(abc.ABC):
         return Flow(receive, send, self._gates[direction], self._note, passed)
 
     async def _run(self, connection: FaultyConnection, sent: Flow[PieceT], received: Flow[PieceT]) -> None:
-        """Let both directions of a connection run until it ends."""
+        """Play the scripts of both directions of a connection until it ends."""
 
         async def play(flow: Flow[PieceT], steps: tuple[Step, ...]) -> None:
             try:

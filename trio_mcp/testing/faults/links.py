@@ -1,4 +1,4 @@
-"""Links whose messages have faults, on Trio's clock: a `trio.testing.MockClock` plays every script without waiting."""
+"""Links with injected faults, on Trio's clock: a `trio.testing.MockClock` lets every script run without real waits."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from trio_mcp.testing.faults.steps import ON_LINKS, Faults, Reset, Tear
 __all__ = ["FaultLinks"]
 
 GRACE = 1.0
-"""Seconds that undelivered messages get once the link's block has ended. Chosen, as on stdio."""
+"""Seconds that undelivered messages get to arrive once the link's block has ended: an arbitrary choice, as on stdio."""
 
 _ASKED_FOR = "by a fault that the test asked for"
 _Messages: TypeAlias = tuple[SessionMessage, ...]
 
 
 class FaultLinks(FaultInjector):
-    """A target for a `Client` whose links have faults: ``Client(FaultLinks(server))``.
+    """A target for a `Client` with faults on its links, as in ``Client(FaultLinks(server))``.
 
-    Each call opens a link to the inner target and puts its messages through a script.
+    Each call opens a link to the inner target, and passes the link's messages on as a script says.
 
     Args:
         target: A target of a `Client`: a `Server`, a URL, parameters, or a function that opens a link.
@@ -61,7 +61,7 @@ class FaultLinks(FaultInjector):
 
     @contextlib.asynccontextmanager
     async def __call__(self) -> AsyncIterator[Link]:
-        """Open a link.
+        """Open a link to the inner target, with the next faults.
 
         Raises:
             TransportError: While links are refused, unless `refuse` was given another exception to raise.
@@ -101,11 +101,11 @@ class _Ends:
     """The channels between the session and the inner link.
 
     Attributes:
-        inner: The inner link.
-        outbound: Gives what the session sends.
-        inbound: Takes what the session receives.
+        inner: The link to the target.
+        outbound: The channel with the messages that the session sends.
+        inbound: The channel for the messages that the session receives.
         on_sent: Called with each message before it is passed on to the inner link.
-        written: Set once nothing more will be sent.
+        written: Set once nothing more will be sent to the inner link.
     """
 
     inner: Link
@@ -135,7 +135,7 @@ class _Ends:
             self.inbound.close()
 
     async def close(self, how: Tear | Reset | None) -> None:
-        """Close both links once nothing flows any more; after a `Reset`, first pass its cause on to the session."""
+        """Close both links once no more messages flow; after a `Reset`, first pass its cause on to the session."""
         self.outbound.close()
         # This comes after closing `outbound`: `hand_on` may wait for room, and a session that sends meanwhile has to
         # fail.

@@ -1,4 +1,4 @@
-"""A proxy between a client and a server that passes on bytes, over connections with faults."""
+"""A proxy that passes bytes between a client and a server, over connections with injected faults."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from trio_mcp.testing.faults.steps import ON_WIRES, Faults, Reset, Tear
 __all__ = ["FaultProxy"]
 
 PIECE = 65536
-"""The most bytes that a direction holds at a time. An arbitrary choice."""
+"""The maximum number of bytes that are read at a time in one direction. An arbitrary choice."""
 
 BACKLOG = 128
-"""Connections that may wait to be accepted. An arbitrary choice."""
+"""How many connections may wait to be accepted. An arbitrary choice."""
 
 LINGER = 1.0
-"""Seconds that the two sides of a torn connection get to close it. An arbitrary choice.
+"""How many seconds the two sides of a torn connection get to close it. An arbitrary choice.
 
 Until then the proxy reads what they send, since closing a socket with unread data would send a reset.
 """
@@ -40,10 +40,10 @@ _LOOPBACK = "127.0.0.1"
 
 
 class FaultProxy(FaultInjector, EnteredOnce):
-    """A proxy whose connections have faults, over TCP or a Unix socket: ``async with FaultProxy(url) as proxy``.
+    """A proxy with faults on its connections, over TCP or a Unix socket: ``async with FaultProxy(url) as proxy``.
 
-    The proxy does not interpret what it passes on, so it works with every transport over sockets, with or without TLS.
-    It is for tests, so it listens only on the loopback address or on a Unix socket.
+    The proxy does not interpret the bytes that it passes on, so it works with every transport over sockets, with or
+    without TLS. It is meant for tests, so it listens only on the loopback address or on a Unix socket.
 
     Args:
         target: Where the connections lead: a URL with a host and a port, of any scheme, or ``unix:/path``.
@@ -68,7 +68,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     @property
     def url(self) -> str:
-        """The URL that leads to the target by way of this proxy, for a client to connect to."""
+        """The URL at which a client reaches the target through this proxy."""
         if self._target.scheme == "unix":
             return f"unix:{self._address}"
         # A client checks a certificate against the host in its URL, and one for localhost is not valid for 127.0.0.1.
@@ -80,7 +80,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
         """The port that the proxy listens on.
 
         Raises:
-            LocalProtocolError: If the proxy has none: it listens on a Unix socket, or its block was not entered.
+            LocalProtocolError: If the proxy has no port: it listens on a Unix socket, or its block was not entered.
         """
         if not isinstance(self._address, tuple):
             raise LocalProtocolError("the proxy has no port: it listens on a Unix socket, or its block was not entered")
@@ -88,8 +88,9 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     def refuse(self, cause: Exception | None = None) -> None:
         if self._listener is not None:
-            # It would not be enough to stop accepting: the system itself completes connections up to the backlog, and
-            # those look open to their clients. Closing the listener also resets the connections that wait there.
+            # To stop accepting would not be enough: the system itself completes connections up to the backlog, and
+            # those look open to their clients. Closing the listener also resets the connections that wait in the
+            # backlog.
             self._listener.socket.close()
             self._listener = None
             self._accepting.close()
@@ -131,11 +132,11 @@ class FaultProxy(FaultInjector, EnteredOnce):
                 nursery.start_soon(self._serve, await self._listener.accept())
 
     async def _serve(self, near: trio.SocketStream) -> None:
-        # The sockets are closed here rather than the streams: closing a stream is a checkpoint, whose `Cancelled` could
-        # replace an exception raised in this block.
+        # The sockets are closed here rather than the streams: closing a stream is a checkpoint, where a `Cancelled`
+        # could replace an exception raised in this block.
         with near.socket, self._opened() as connection:
             try:
-                # This is outside the connection's scope: a tear by hand takes effect once both sides are connected.
+                # This is outside the connection's scope: a call to `tear` takes effect once both sides are connected.
                 far = await self._connect()
             except OSError:
                 _abort(near)  # a connection that was accepted can no longer be refused
@@ -180,7 +181,7 @@ async def _send(stream: trio.SocketStream, watch: Callable[[bytes], object] | No
 
 
 async def _tear(*streams: trio.SocketStream) -> None:
-    """Signal the end to both sides, and read what they still send."""
+    """End the sending direction of both streams, and read what the two sides still send."""
     for stream in streams:
         with contextlib.suppress(OSError):
             stream.socket.shutdown(socket.SHUT_WR)
@@ -191,7 +192,7 @@ async def _tear(*streams: trio.SocketStream) -> None:
 
 
 def _abort(stream: trio.SocketStream) -> None:
-    """Close a connection with a reset. Unix sockets have no resets, so there the peer sees the end."""
+    """Close a connection with a reset. Unix sockets have no resets: there, the peer sees an ordinary end."""
     with contextlib.suppress(OSError):
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
     stream.socket.close()

@@ -1,4 +1,4 @@
-"""Random scripts, drawn from a seed or by Hypothesis."""
+"""Random scripts of faults, drawn from a seed or by Hypothesis."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DRAWN: Mapping[type[Step], Callable[[random.Random, float], Step]] = {
     Tear: lambda rng, longest: Tear(),
     Reset: lambda rng, longest: Reset(),
 }
-"""Kind of step -> a function that makes one from a random generator and the length of the longest wait."""
+"""For each kind of step, a function that makes one from a random generator and the length of the longest wait."""
 
 
 def random_faults(
@@ -55,10 +55,10 @@ def random_faults(
     affects what is received more often than what is sent.
 
     Args:
-        seed: Decides what is drawn.
+        seed: The seed, which determines what is drawn.
         kinds: The kinds of faults; for `FaultLinks`, pass `ON_LINKS` or some of its members.
         calm: The share of connections that are left alone.
-        most: The most that passes before the fault, in bytes or messages. Small amounts are more frequent.
+        most: The largest amount that passes before the fault, in bytes or messages. Small amounts are more frequent.
         longest: The longest wait, in seconds.
     """
     rng = random.Random(seed)
@@ -85,7 +85,7 @@ def fault_scripts(
 
     Args:
         kinds: The kinds of steps; for `FaultLinks`, pass `ON_LINKS` or some of its members.
-        connections: The greatest number of connections that get faults.
+        connections: The maximum number of connections that get faults.
         most: The largest amount of a step, in bytes or messages.
         longest: The longest wait, in seconds.
 

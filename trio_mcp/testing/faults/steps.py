@@ -1,4 +1,4 @@
-"""The steps of a script, which happen to one direction of a connection, one after the other."""
+"""The steps of a fault script, which are applied to one direction of a connection, one after the other."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _wait = validator(check_seconds, zero=True)
 
 @attrs.frozen
 class Pass:
-    """Let everything through, for a while.
+    """Let everything through for a while.
 
     Attributes:
-        amount: The step ends once this much has passed: bytes on a wire, messages on a link. None for no limit.
-        seconds: The step ends after this long, however much has passed.
+        amount: How much to let through before the step ends: bytes on a wire, messages on a link. None for no limit.
+        seconds: How long the step lasts at most, however much has passed.
     """
 
     amount: int | None = attrs.field(default=None, validator=_amount)
@@ -58,7 +58,7 @@ class Delay:
     """Hold up each piece of data, or each message, before it is passed on; the order is kept.
 
     Attributes:
-        seconds: How long each is held up.
+        seconds: How long each piece or message is held up.
         amount: The amount to delay, counted as in `Pass`.
     """
 
@@ -68,12 +68,13 @@ class Delay:
 
 @attrs.frozen
 class Split:
-    """Pass data on in small pieces. Only on a wire.
+    """Pass data on in small pieces. This step applies only to a wire.
 
     Attributes:
-        size: The most bytes in a piece.
+        size: The maximum number of bytes in a piece.
         amount: The number of bytes to split; None for no limit.
-        seconds: The pause before each piece. Without one the system may join pieces that the receiver has not read yet.
+        seconds: The pause before each piece. Without a pause, the system may join pieces that the receiver has not read
+            yet.
     """
 
     size: int = attrs.field(default=1, validator=_some)
@@ -86,7 +87,7 @@ class Stall:
     """Read nothing and pass nothing on, as if the other side were frozen.
 
     Attributes:
-        seconds: How long; forever by default.
+        seconds: How long the stall lasts; forever by default.
     """
 
     seconds: float = attrs.field(default=math.inf, validator=_wait)
@@ -94,7 +95,9 @@ class Stall:
 
 @attrs.frozen
 class Drop:
-    """Lose messages. Only on a link. Real links never lose messages: this is for tests of deadlines.
+    """Lose messages. This step applies only to a link.
+
+    Real links never lose messages: the step is for tests of deadlines.
 
     Attributes:
         amount: The number of messages to lose.
@@ -105,7 +108,9 @@ class Drop:
 
 @attrs.frozen
 class Duplicate:
-    """Pass messages on twice. Only on a link. Real links never do this: it is for tests of code that guards against it.
+    """Pass messages on twice. This step applies only to a link.
+
+    Real links never repeat messages: the step is for tests of code that guards against repetition.
 
     Attributes:
         amount: The number of messages to pass on twice.
@@ -121,7 +126,7 @@ class Tear:
 
 @attrs.frozen
 class Reset:
-    """Break the connection: on a wire both sides get a reset; on a link its user gets a `TransportFailure`.
+    """Break the connection: on a wire both sides see a reset; on a link, the session gets a `TransportFailure`.
 
     Attributes:
         cause: The error in the `TransportFailure` on a link, by default a `TransportError`. Ignored on a wire.
@@ -131,7 +136,7 @@ class Reset:
 
 
 Step: TypeAlias = Pass | Await | Delay | Split | Stall | Drop | Duplicate | Tear | Reset
-"""A step of a script."""
+"""Any step of a fault script."""
 
 # `Drop` and `Duplicate` are missing: the system neither loses nor repeats bytes in the middle of a stream.
 ON_WIRES: tuple[type[Step], ...] = (Pass, Await, Delay, Split, Stall, Tear, Reset)
@@ -144,11 +149,11 @@ ON_LINKS: tuple[type[Step], ...] = (Pass, Await, Delay, Stall, Drop, Duplicate, 
 
 @attrs.frozen
 class Faults:
-    """The faults of one connection, as seen by the side that connects. After its last step a direction is left alone.
+    """The faults of one connection, as a script for each direction. After its last step, a direction is left alone.
 
     Attributes:
-        sent: The steps for what that side sends.
-        received: The steps for what it receives.
+        sent: The steps for what the side that connects sends.
+        received: The steps for what the side that connects receives.
     """
 
     # Scripts are converted to tuples: a caller may pass a list, and change it later without affecting the faults.
@@ -157,15 +162,15 @@ class Faults:
 
 
 CALM = Faults()
-"""No faults."""
+"""The faults of a connection that is left alone: none."""
 
 
 def check_steps(faults: Iterable[Step], allowed: Collection[type[Step]], what: str) -> None:
-    """Check that a script has only steps that can be played.
+    """Check that a script contains only steps that can be applied to this kind of connection.
 
     Raises:
         TypeError: If the script contains anything but steps.
-        ValueError: If a step is not among those allowed.
+        ValueError: If a step is not among the allowed ones.
     """
     for step in faults:
         if not isinstance(step, (*ON_WIRES, *ON_LINKS)):

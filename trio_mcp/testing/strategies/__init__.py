@@ -1,4 +1,4 @@
-"""Hypothesis strategies of valid and faulty protocol messages, and of arguments for tools.
+"""Hypothesis strategies for valid and faulty protocol messages, and for the arguments of tools.
 
 Needs the extra ``trio-mcp[testing]``.
 """

@@ -1,4 +1,4 @@
-"""Draws in bulk from a strategy, outside a test; the same seed gives the same values each time."""
+"""Bulk draws from a strategy, outside a test; the same seed gives the same values each time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class PlainProvider(HypothesisProvider):
-    """Hypothesis's own source of choices, without the constants that it collects from the modules of a program.
+    """Hypothesis's own source of choices, without the constants that it collects from a program's modules.
 
-    Because of these constants, a seed would give other values as soon as another local module is imported or edited.
+    With these constants, a seed would give different values whenever another local module is imported or edited.
     """
 
-    # Hypothesis has no setting for this, and a new provider would have to repeat its distribution for all five types of
-    # choices. If a release renames the method, the test that compares the values drawn with a seed fails.
+    # Hypothesis has no setting for this, and a new provider would have to duplicate its distributions for all five
+    # types of choices. If a release renames the method, the test that compares the values drawn with a seed fails.
     def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
         return None
 
@@ -38,9 +38,9 @@ def draws(strategy: SearchStrategy[T], count: int, *, seed: int = 0) -> list[T]:
     draws take half the time of draws in a test, and nothing is kept between runs.
 
     Args:
-        strategy: The strategy.
-        count: The number of values. There are fewer if the strategy has no more.
-        seed: Decides which values are drawn.
+        strategy: The strategy to draw from.
+        count: The number of values to draw; fewer are drawn if the strategy has no more.
+        seed: The seed, which determines which values are drawn.
 
     Raises:
         hypothesis.errors.Unsatisfiable: If the strategy rejects nearly all the values that it tries.

@@ -1,4 +1,4 @@
-"""Makes strings of the formats of JSON Schema (2020-12 validation, section 7.3).
+"""Makes strings in the formats that JSON Schema defines (2020-12 validation, section 7.3).
 
 Hosts that a program might connect to are subdomains of ``example.invalid``, which never resolves (RFC 6761).
 """
@@ -96,4 +96,4 @@ FORMATS: Mapping[str, Callable[[Choices], str]] = {
     # OpenAPI defines this format, and schemas that were generated from an API use it.
     "byte": _base64,
 }
-"""Name of a format -> a function that makes a string. Any string conforms to a format that is not in this table."""
+"""For each format, a function that makes a string in it. Any string conforms to a format that is not in this table."""

@@ -1,4 +1,4 @@
-"""Strategies of the forms of an elicitation, and of matching answers (`client/elicitation`, Requested Schema)."""
+"""Strategies for elicitation forms, and for answers that match them (`client/elicitation`, Requested Schema)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _titled(choices: list[str]) -> list[dict[str, str]]:
 
 
 def _bounded(low: int, high: int, names: tuple[str, str]) -> st.SearchStrategy[dict[str, int]]:
-    """Draw none, one or both of two bounds, the lower one first."""
+    """Return a strategy that draws none, one or both of two named bounds, the lower one first."""
     pair = st.tuples(st.integers(low, high), st.integers(low, high)).map(sorted)
     both = pair.map(lambda bounds: dict(zip(names, bounds, strict=True)))
     return st.tuples(both, st.sets(st.sampled_from(names))).map(
@@ -63,19 +63,19 @@ def _fields_with_default(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def forms(draw: st.DrawFn, min_fields: int = 0) -> dict[str, Any]:
-    """Draw a flat schema; its fields are of any kind that a form may have."""
+    """Draw a form: a flat schema with fields of any kind that a form may have."""
     fields = draw(st.dictionaries(texts(5), _fields_with_default(), min_size=min_fields, max_size=4))
     required = draw(st.sets(st.sampled_from(sorted(fields)))) if fields else set()
     return {"type": "object", "properties": fields, "required": sorted(required)}
 
 
 def field_choices(field: dict[str, Any]) -> list[str]:
-    """Return the values of a choice field."""
+    """Return the values that a choice field offers."""
     return field["enum"] if "enum" in field else [each["const"] for each in field.get("oneOf") or field["anyOf"]]
 
 
 def field_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Return a strategy of valid values of a field."""
+    """Return a strategy for the valid values of a field."""
     match field["type"]:
         case "array":
             return st.lists(
@@ -100,7 +100,7 @@ def field_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def form_answers(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
-    """Draw valid answers: they have all required fields without a default, and some others."""
+    """Draw a valid answer to a form: it has every required field without a default, and some others."""
     fields = schema["properties"]
     # The client fills in the default of a required field before it sends the answer.
     needed = {name for name in schema["required"] if "default" not in fields[name]}

@@ -1,6 +1,6 @@
-"""Strategies of faulty messages and HTTP headers, each with the reactions that the specification allows.
+"""Strategies for faulty messages and HTTP headers, each with the reactions that the specification allows.
 
-An outcome allows everything that the specification's text leaves open, so a test with it has no false alarms.
+The allowed reactions include everything that the specification's text leaves open, so tests raise no false alarms.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ __all__ = [
 
 @attrs.frozen
 class AllowedOutcome:
-    """The allowed reactions of a receiver.
+    """The ways in which a receiver may react to a fault.
 
     Attributes:
-        codes: The allowed codes of an error response: empty if the receiver must not send one, None for any code.
+        codes: The allowed error codes in a response: empty if the receiver must not send an error, None for any code.
         result: Whether the receiver may be lenient and send a result.
         silence: Whether the receiver may send no response.
         statuses: The allowed HTTP statuses; if empty, 200, 202 and 400 to 499.
@@ -61,12 +61,12 @@ class AllowedOutcome:
 
 @attrs.frozen
 class Hostile:
-    """A text in place of a message.
+    """A faulty or unusual text to send in place of a message.
 
     Attributes:
         text: The text, without framing. It has no line breaks.
         fault: The name of the fault: a key of `MESSAGE_FAULTS`.
-        id: The id, if the text is a request or was made from one; else None.
+        id: The id, if the text is a request or was made from one; otherwise None.
         outcome: The allowed reactions. An error response has the same id, or no id if the receiver can't read it.
     """
 
@@ -78,7 +78,7 @@ class Hostile:
 
 @attrs.frozen
 class HostileHeaders:
-    """Headers that don't match the valid message of their POST.
+    """Faulty headers for a POST with a valid message.
 
     Attributes:
         headers: The changes to the headers of a valid request: a value replaces or adds a header, None removes it.
@@ -92,37 +92,37 @@ class HostileHeaders:
 
 
 _WITHOUT = object()
-"""Represents an absent member; None represents null."""
+"""The value that represents an absent member; None represents null."""
 
 
 def _changed(members: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members with some replaced or added; the value `_WITHOUT` removes one."""
+    """Return the members with some replaced or added; the value `_WITHOUT` removes a member."""
     return {name: value for name, value in {**members, **changes}.items() if value is not _WITHOUT}
 
 
 @attrs.frozen
 class _Base:
-    """The valid request that a faulty message is made from. Its method has no parameters."""
+    """The valid request from which a faulty message is made. Its method has no parameters."""
 
     id: Any
     method: str
     meta: Mapping[str, Any]
 
     def request(self, **changes: Any) -> dict[str, Any]:
-        """Return the request, with some members changed."""
+        """Return the request with some members changed."""
         params = {"_meta": dict(self.meta)} if self.meta else {}
         return _changed({"jsonrpc": "2.0", "id": self.id, "method": self.method, "params": params}, changes)
 
     def with_params(self, **changes: Any) -> dict[str, Any]:
-        """Return the request, with some parameters changed."""
+        """Return the request with some parameters changed."""
         return self.request(params=_changed(self.request()["params"], changes))
 
     def with_meta(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the request, with some of its ``_meta`` changed."""
+        """Return the request with some members of its ``_meta`` changed."""
         return self.with_params(_meta=_changed(self.meta, changes))
 
     def text(self) -> bytes:
-        """Return the text of the request."""
+        """Return the request as JSON text."""
         return _text(self.request())
 
 
@@ -131,13 +131,13 @@ _Make: TypeAlias = Callable[[_Base], st.SearchStrategy[Any]]
 
 @attrs.frozen
 class MessageFault:
-    """A kind of fault of messages.
+    """A kind of fault in messages.
 
     Attributes:
-        make: Returns the strategy of the messages, as texts or JSON values.
+        make: Returns a strategy for messages with the fault, as texts or JSON values.
         outcome: The allowed reactions of a receiver.
         has_id: Whether the message is a request with an id, or was made from one.
-        revisions: The revisions in which it is a fault.
+        revisions: The revisions in which this is a fault.
     """
 
     make: _Make
@@ -172,12 +172,12 @@ def _text(value: Any) -> bytes:
 
 
 def _one(*values: Any) -> _Make:
-    """Return a maker that draws one of these texts or values."""
+    """Return a maker that draws one of these texts or values as the message."""
     return lambda base: st.sampled_from(values)
 
 
 def _member(name: str, *values: Any) -> _Make:
-    """Return a maker that draws a request with one of these values as a member."""
+    """Return a maker that draws a request in which the member ``name`` has one of these values."""
     return _requests(*({name: value} for value in values))
 
 
@@ -192,17 +192,17 @@ def _meta(*changes: Mapping[str, Any]) -> _Make:
 
 
 def _message(*messages: Mapping[str, Any]) -> _Make:
-    """Return a maker that draws one of these messages."""
+    """Return a maker that draws one of these messages, with ``jsonrpc`` added."""
     return _one(*({"jsonrpc": "2.0", **each} for each in messages))
 
 
 def _appended(*raw: bytes) -> _Make:
-    """Return a maker that draws the text of a request with one of these texts as a further member."""
+    """Return a maker that draws a request with one of these texts added as a further member."""
     return lambda base: st.sampled_from([base.text()[:-1] + b"," + each + b"}" for each in raw])
 
 
 def _inside(*raw: bytes) -> _Make:
-    """Return a maker that draws the text of a request with one of these texts as the value of a further member."""
+    """Return a maker that draws a request with a further member that has one of these texts as its value."""
     return _appended(*(b'"x":' + each for each in raw))
 
 
@@ -247,7 +247,7 @@ def _large(base: _Base) -> st.SearchStrategy[Any]:
 
 
 def _escaped(base: _Base) -> st.SearchStrategy[bytes]:
-    """Return a strategy of the request with each character of its method escaped."""
+    """Return a strategy for the request with each character of its method escaped."""
     escaped = "".join(f"\\u{ord(char):04x}" for char in base.method)
     return st.just(base.text().replace(f'"{base.method}"'.encode(), f'"{escaped}"'.encode()))
 
@@ -430,7 +430,7 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
         False,
     ),
 }
-"""Name of a fault -> its messages, and the allowed reactions of a receiver."""
+"""The faults of messages by name, each with its messages and the allowed reactions of a receiver."""
 
 
 def hostile_messages(
@@ -439,13 +439,13 @@ def hostile_messages(
     ids: st.SearchStrategy[Any] | None = None,
     faults: Collection[str] | None = None,
 ) -> st.SearchStrategy[Hostile]:
-    """Return a strategy of invalid or unusual messages that a client may send to a server.
+    """Return a strategy for invalid or unusual messages to send to a server.
 
-    Each is made from a harmless request (``ping``, ``server/discover``), or is a notification or a response.
+    Each message is made from a harmless request (``ping`` or ``server/discover``), or is a notification or a response.
 
     Args:
         revision: The negotiated revision.
-        ids: A strategy of ids for the requests; any ids by default.
+        ids: A strategy for the ids of the requests; any ids by default.
         faults: The names of the faults: keys of `MESSAGE_FAULTS`. By default all faults of the revision.
     """
     modern = era_of(revision) is Era.MODERN
@@ -472,12 +472,12 @@ def hostile_messages(
 
 @attrs.frozen
 class HeaderFault:
-    """A kind of fault of headers.
+    """A kind of fault in HTTP headers.
 
     Attributes:
-        headers: Sets of changes to the headers, each of which causes the fault.
+        headers: Sets of changes to the headers of a valid request, each of which causes the fault.
         outcome: The allowed reactions of a server.
-        revisions: The revisions in which it is a fault.
+        revisions: The revisions in which this is a fault.
     """
 
     headers: tuple[Mapping[str, str | None], ...]
@@ -562,7 +562,7 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
         _each("last-event-id", "never-given"), AllowedOutcome(None, result=True), MODERN_REVISIONS
     ),
 }
-"""Name of a fault -> its changes to the headers of a valid request, and the allowed reactions of a server."""
+"""The faults of headers by name, each with its changes to the headers and the allowed reactions of a server."""
 
 _NAMED = HeaderFault(
     (
@@ -578,12 +578,12 @@ _NAMED = HeaderFault(
 
 
 def hostile_headers(revision: str, *, named: bool = False) -> st.SearchStrategy[HostileHeaders]:
-    """Return a strategy of headers that don't match the valid message of their POST.
+    """Return a strategy for faulty or unusual headers of a POST with a valid message.
 
     Args:
-        revision: The negotiated revision, at least 2025-03-26, which introduced Streamable HTTP.
-        named: Whether a header must repeat a name or URI of the message, as for ``tools/call``. If so, wrong values of
-            that header are among the faults in the modern era.
+        revision: The negotiated revision: 2025-03-26, which introduced Streamable HTTP, or a later one.
+        named: Whether a header must repeat a name or URI from the message, as for ``tools/call``. If so, wrong values
+            of that header are among the faults in the modern era.
     """
     faults = {name: fault for name, fault in HEADER_FAULTS.items() if revision in fault.revisions}
     if named and revision in _NAMED.revisions:

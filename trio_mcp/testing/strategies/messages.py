@@ -1,8 +1,8 @@
-"""Strategies of messages, and of their parts, as each revision defines them.
+"""Strategies for messages, and for their parts, as each revision defines them.
 
 `wire_models` builds instances of any wire model: they have only fields of the revision, and always the required ones.
-The function reads the model's fields and their revisions, so a new model needs a rule here only if the protocol
-restricts a value more than its type does.
+It reads the model's fields and their revisions, so a new model needs a rule here only if the protocol restricts a value
+more than the type does.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Model = TypeVar("Model", bound=WireModel)
 def meta_objects(
     known: dict[str, st.SearchStrategy[Any]] | None = None, optional: dict[str, st.SearchStrategy[Any]] | None = None
 ) -> st.SearchStrategy[dict[str, Any]]:
-    """``_meta`` objects: foreign keys with any value, including null, and the given reserved keys."""
+    """Return a strategy for ``_meta`` objects: foreign keys with any values, and the given reserved keys."""
     label = st.text("abcXYZ", min_size=1, max_size=4)
     # The prefix is optional (`basic#_meta`). A random value of a reserved key would be malformed rather than foreign.
     keys = label | st.builds("{}.{}/{}".format, label, label, label)
@@ -87,7 +87,7 @@ def _wire(model: type[WireModel], revision: str) -> st.SearchStrategy[dict[str, 
 
 
 def request_meta_objects(revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    """``_meta`` objects of a request; in the modern era they have the required keys."""
+    """Return a strategy for the ``_meta`` objects of requests; in the modern era they have the required keys."""
     if era_of(revision) is Era.LEGACY:
         return meta_objects(optional={meta_keys.PROGRESS_TOKEN: request_ids()})
     return meta_objects(
@@ -203,7 +203,7 @@ def flatten(annotation: Any) -> list[Any]:
 def annotated_values(
     annotation: Any, models: Callable[[type[BaseModel]], st.SearchStrategy[Any] | None]
 ) -> st.SearchStrategy[Any]:
-    """Return a strategy of values of an annotation.
+    """Return a strategy for the values that a type annotation allows.
 
     Args:
         annotation: The annotation; it may consist of models, literals, lists, dicts, unions, JSON scalars and Any.
@@ -272,11 +272,11 @@ def _field_values(model: type[WireModel], name: str, revision: str, extras: bool
 
 @functools.cache
 def wire_models(model: type[Model], revision: str, *, extras: bool = False) -> st.SearchStrategy[Model]:
-    """Return a strategy of instances of a model, as a revision defines it.
+    """Return a strategy for instances of a model, as a revision defines it.
 
     Args:
         model: A wire model of the revision.
-        revision: Decides which fields exist, and which are required.
+        revision: The revision, which determines the fields that exist, and those that are required.
         extras: Whether to add fields that no revision defines, some of them null, also in nested models.
     """
     return _instances(model, revision, extras)
@@ -315,7 +315,7 @@ def _fields(model: type[WireModel], revision: str, extras: bool) -> st.SearchStr
 
 
 def requests(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Return a strategy of requests as they go over the wire.
+    """Return a strategy for requests as they go over the wire.
 
     Args:
         method: A method that one side may send in the revision.
@@ -331,7 +331,7 @@ def requests(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def notifications(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Return a strategy of notifications as they go over the wire.
+    """Return a strategy for notifications as they go over the wire.
 
     Args:
         method: A method that one side may send in the revision.
@@ -344,7 +344,7 @@ def notifications(method: str, revision: str) -> st.SearchStrategy[dict[str, Any
 
 
 def results(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Return a strategy of results, each the ``result`` of a response.
+    """Return a strategy for results, each of them the ``result`` of a response.
 
     Args:
         method: The method of the request.
@@ -374,7 +374,7 @@ def _enveloped(
 
 
 def messages() -> st.SearchStrategy[Any]:
-    """Any single message."""
+    """Return a strategy for any single message."""
     params = st.none() | json_objects()
     errors = st.builds(ErrorData, st.integers(-(2**31), 2**31), texts(), st.none() | json_values())
     return st.one_of(
@@ -387,5 +387,5 @@ def messages() -> st.SearchStrategy[Any]:
 
 
 def batches() -> st.SearchStrategy[Batch]:
-    """Any batch of messages."""
+    """Return a strategy for any batch of messages."""
     return st.lists(messages(), min_size=1, max_size=4).map(lambda items: Batch(tuple(items)))

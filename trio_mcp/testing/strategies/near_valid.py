@@ -1,4 +1,4 @@
-"""Makes values that break exactly one keyword of a JSON Schema, by spoiling a conforming value at one place."""
+"""Makes values that break exactly one keyword of a JSON Schema, by changing a conforming value at one place."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from trio_mcp.testing.strategies.values import DeadEnd, Path, Values, checked
 __all__ = ["NearValid", "near_valid"]
 
 MAX_FAULTS = 100
-"""The most faults that are tried. An arbitrary choice."""
+"""The most faults that are tried for one schema. An arbitrary choice."""
 MAX_DEPTH = 4
-"""The deepest level at which values are spoiled. An arbitrary choice."""
+"""The deepest level at which a value is made invalid. An arbitrary choice."""
 TRIES = 6
-"""The most attempts to spoil a value in one way. An arbitrary choice."""
+"""The most attempts to make a value invalid in one way. An arbitrary choice."""
 
 _ODD: tuple[Any, ...] = (None, True, 0, -1, 1.5, 10**6, "", "no such value", [], [[]], {}, {"no such name": 0})
-"""Values of every type, some of which break the requirements of a place."""
+"""Values of every type, at least one of which is usually invalid at a given place."""
 _ODD_TEXTS = ("", " ", "!", "\n", "0", "a", "A", "é", "no such value!", "\x00")
 _ODD_NAMES = ("no such name!", "", " ", "0", "A", "é", "x" * 200)
 _OF_OTHERS = {"additionalProperties", "unevaluatedProperties", "propertyNames", "patternProperties"}
@@ -53,12 +53,12 @@ class NearValid:
 
 @attrs.frozen(eq=False)
 class _Way:
-    """A way to spoil values.
+    """A way to make a conforming value invalid.
 
     Attributes:
         applies: Returns whether this way may break a keyword of a shape.
-        kind: The types of the values that this way can spoil.
-        spoil: Returns a value that is spoiled in this way.
+        kind: The types of the values that this way can make invalid.
+        spoil: Returns what to put in place of a value so that it is invalid.
     """
 
     applies: Callable[[Shape], bool]
@@ -80,7 +80,7 @@ def near_valid(schema: Any, *, max_leaves: int = 30) -> st.SearchStrategy[NearVa
         max_leaves: About how many scalars a value has at most, if the schema does not require more.
 
     Raises:
-        CannotGenerate: If no conforming values can be made, or none that break exactly one keyword.
+        CannotGenerate: If no conforming value can be made, or no value that breaks exactly one keyword.
     """
     return _broken(_Spoiled(schema, max_leaves))
 
@@ -91,7 +91,7 @@ def _broken(draw: st.DrawFn, spoiled: _Spoiled) -> NearValid:
 
 
 class _Spoiled:
-    """Makes near-valid values of one schema."""
+    """Makes values that break exactly one keyword of one schema."""
 
     def __init__(self, schema: Any, max_leaves: int) -> None:
         self._values = Values(schema, max_leaves)
@@ -106,12 +106,12 @@ class _Spoiled:
 
     def draw(self, choices: Choices) -> NearValid:
         fault, known = one_of(choices, self._known)
-        # The known value is a fallback: if failures were filtered out instead, Hypothesis would give up on schemas that
-        # are hard to spoil.
+        # The known value is a fallback: if failures were filtered out instead, Hypothesis would give up on schemas
+        # whose values are hard to make invalid.
         return self._find(fault, choices) or copy.deepcopy(known)
 
     def _find(self, fault: _Fault, choices: Choices) -> NearValid | None:
-        """Spoil a value in one way; return None if that fails."""
+        """Make a value invalid in one way; return None if no attempt breaks exactly one keyword."""
         path, shape, way = fault
         for attempt in range(1, TRIES + 1):
             try:
@@ -129,10 +129,10 @@ class _Spoiled:
 
 
 def _spoiled(whole: list[Any], path: Path, shape: Shape, way: _Way, choices: Choices) -> Any:
-    """Spoil the only item of a list at a place within that item, and return the item.
+    """Make the only item of a list invalid at a place within that item, and return the item.
 
     Raises:
-        DeadEnd: If the value at the place is not of a type that this way can spoil.
+        DeadEnd: If the value at the place is not of a type that ``way`` applies to.
     """
     holder: Any = whole
     *steps, last = (0, *path)
@@ -147,7 +147,7 @@ def _spoiled(whole: list[Any], path: Path, shape: Shape, way: _Way, choices: Cho
 
 
 def _faults(shapes: Shapes) -> Iterator[_Fault]:
-    """Yield faults, the ones near the top first."""
+    """Yield the faults that values of a schema can have, those near the top of the value first."""
     pending: list[tuple[Key, Path]] = [(shapes.root, ())]
     seen: set[tuple[Key, int]] = set()
     while pending:
@@ -269,4 +269,4 @@ _WAYS = (
     ),
     _Way(lambda shape: bool(shape.needs), dict, _without_needed),
 )
-"""All the ways. Each usually breaks one keyword of the shapes that it applies to."""
+"""All the ways to make a value invalid. Each usually breaks one keyword of the shapes that it applies to."""

@@ -19,7 +19,7 @@ __all__ = ["Pattern", "PatternError"]
 MAX_LENGTH = 20_000
 """The most characters in a string made from a pattern. An arbitrary choice."""
 MAX_NESTING = 50
-"""The most groups within each other. Chosen: real patterns have three at most."""
+"""The deepest nesting of groups in a pattern. Chosen: real patterns have three levels at most."""
 
 _Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -121,7 +121,7 @@ class Pattern:
 
         Args:
             choices: The source of all choices.
-            stretch: The most repetitions beyond the required ones.
+            stretch: The most repetitions of a part beyond the required ones.
 
         Raises:
             PatternError: If the string would be too long.
@@ -132,7 +132,7 @@ class Pattern:
 
 
 class _Writer:
-    """Writes one string."""
+    """Writes one string that a pattern probably matches."""
 
     def __init__(self, choices: Choices, stretch: int) -> None:
         self.parts: list[str] = []
@@ -177,7 +177,7 @@ class _Writer:
 
 
 class _Reader:
-    """Reads one pattern."""
+    """Parses one pattern into nodes."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -313,6 +313,6 @@ def _escaped(found: re.Match[str]) -> _Ranges:
 
 
 def _without(ranges: _Ranges) -> _Ranges:
-    """Return characters that are in none of the ranges."""
+    """Return a selection of characters that are in none of the ranges."""
     points = [ord(char) for char in _ANY if not any(low <= ord(char) <= high for low, high in ranges)]
     return tuple((point, point) for point in points)

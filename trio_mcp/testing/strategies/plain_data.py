@@ -22,29 +22,29 @@ __all__ = [
 ]
 
 SAFE_INTEGER = 2**53 - 1
-"""The greatest integer up to which a double represents every integer exactly and alone (RFC 8259, section 6)."""
+"""The greatest integer up to which every integer has a double to itself (RFC 8259, section 6)."""
 
 
 def texts(max_size: int = 10) -> st.SearchStrategy[str]:
-    """Any Unicode text that UTF-8 can carry."""
+    """Return a strategy of texts, with any Unicode characters that UTF-8 can encode."""
     # Half of a surrogate pair can't be encoded, so the test itself would fail. Hostile messages have it as an escape.
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=max_size)
 
 
 def integers() -> st.SearchStrategy[int]:
-    """Integers that every JSON peer represents exactly."""
+    """Return a strategy of integers that every JSON peer represents exactly."""
     return st.integers(-SAFE_INTEGER, SAFE_INTEGER)
 
 
 def numbers(low: float | None = None, high: float | None = None) -> st.SearchStrategy[int | float]:
-    """JSON numbers: ints and floats, within bounds if given."""
+    """Return a strategy of JSON numbers: ints and floats, within bounds if given."""
     # JSON has a single type for 1 and 1.0, so a peer may lose the difference.
     whole = integers() if low is None or high is None else st.integers(int(low), int(high))
     return whole | st.floats(low, high, allow_nan=False, allow_infinity=False)
 
 
 def json_values(max_leaves: int = 5) -> st.SearchStrategy[Any]:
-    """Any JSON value, including null."""
+    """Return a strategy of JSON values of every type, including null."""
     leaves = st.none() | st.booleans() | numbers() | texts()
     return st.recursive(
         leaves,
@@ -54,17 +54,17 @@ def json_values(max_leaves: int = 5) -> st.SearchStrategy[Any]:
 
 
 def json_objects(max_leaves: int = 5) -> st.SearchStrategy[dict[str, Any]]:
-    """Any JSON object."""
+    """Return a strategy of JSON objects, with any names and values."""
     return st.dictionaries(texts(), json_values(max_leaves), max_size=3)
 
 
 def request_ids() -> st.SearchStrategy[int | str]:
-    """Request ids, or progress tokens."""
+    """Return a strategy of request ids, which also serve as progress tokens."""
     return integers() | texts()
 
 
 def uris() -> st.SearchStrategy[str]:
-    """URIs, some with an unregistered scheme, and some that a normalising parser would change."""
+    """Return a strategy of URIs, some with an unregistered scheme, and some that a normalising parser would change."""
     part = st.text("abcXYZ019-_", min_size=1, max_size=6)
     common = st.builds("{}://{}/{}".format, st.sampled_from(["https", "file", "config"]), part, part)
     # To the protocol a URI is an opaque name, which must stay unchanged. Pydantic's `AnyUrl`, which the official SDK
@@ -73,12 +73,12 @@ def uris() -> st.SearchStrategy[str]:
 
 
 def base64_texts() -> st.SearchStrategy[str]:
-    """Bytes in base64 (RFC 4648, section 4)."""
+    """Return a strategy of Base64 texts (RFC 4648, section 4)."""
     return st.binary(max_size=12).map(lambda data: base64.b64encode(data).decode())
 
 
 def json_schemas() -> st.SearchStrategy[dict[str, Any]]:
-    """JSON Schemas of objects, like those of tools."""
+    """Return a strategy of JSON Schemas for objects, like those of tools."""
     kinds = st.sampled_from(["string", "integer", "number", "boolean", "array", "object"])
     properties = st.dictionaries(texts(), st.fixed_dictionaries({"type": kinds}), max_size=2)
     return st.fixed_dictionaries(
@@ -88,7 +88,7 @@ def json_schemas() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def json_texts() -> st.SearchStrategy[bytes]:
-    """Bytes that resemble JSON: fragments of it in any order, with any bytes between them."""
+    """Return a strategy of bytes that resemble JSON: fragments of JSON in any order, with any bytes between them."""
     fragments = [b"{", b"}", b"[", b"]", b",", b":", b'"', b'"id"', b'"id":1', b'"method":"x"', b'"result":{}', b"\\"]
     # Parsers treat some of these differently: a number that overflows to infinity, a word that Python's parser accepts
     # by default, a byte that never occurs in UTF-8, half a character, half a surrogate pair.

@@ -1,4 +1,4 @@
-"""Merges the subschemas that apply to the same place in a value into one shape, which values are made from.
+"""Merges the subschemas that apply to the same place in a value into one shape, from which values are made.
 
 Several subschemas may apply to one place. Their ids form the place's key; together they require a shape. Where a value
 has a choice (``anyOf``, ``oneOf``, ``if``), the shape has groups of options, and each option leads to another key.
@@ -38,15 +38,15 @@ __all__ = [
 ]
 
 MAX_STEPS = 30_000
-"""The most steps of an analysis, which take under a second. Schemas of tools take a few dozen."""
+"""The most steps that the analysis of a schema may take: under a second. The schemas of tools take a few dozen."""
 MAX_DEPTH = 40
-"""The most levels of a value: the JSON parser of a peer may refuse more than 100."""
+"""The most levels of nesting in a value: the JSON parser of a peer may refuse more than 100."""
 MAX_LEAVES = 3_000
 """The most leaves that the smallest value of a schema may have. An arbitrary choice."""
 MAX_ITEMS = 1_000
-"""The most items of an array, or members of an object, that a schema may require. An arbitrary choice."""
+"""The largest array or object, in items or members, that a schema may require. An arbitrary choice."""
 MAX_TEXT = 10_000
-"""The most characters of a string that a schema may require. An arbitrary choice."""
+"""The longest string, in characters, that a schema may require. An arbitrary choice."""
 FAR = 10_000
 """The greatest distance of numbers from zero, or from their only bound. An arbitrary choice."""
 
@@ -75,7 +75,7 @@ _APPLIED = {*_REFERENCES, "allOf", "anyOf", "oneOf", "if", "then", "else", "depe
 Schema: TypeAlias = "dict[str, Any] | bool"
 Key: TypeAlias = "tuple[int, ...]"
 Bound: TypeAlias = "tuple[Fraction, bool]"
-"""A number, and whether it is excluded."""
+"""The number at a bound, and whether the number itself is excluded."""
 
 
 class CannotGenerate(ValueError):
@@ -88,7 +88,7 @@ class TooManySteps(Exception):
 
 @attrs.frozen(eq=False)
 class _Group:
-    """A choice between options: a value conforms to all the schemas of one of them."""
+    """A choice between options: a value must conform to all the schemas of one option."""
 
     options: list[list[Schema]]
 
@@ -99,7 +99,7 @@ class Shape:
 
     Attributes:
         parts: The subschemas, without keywords that apply other subschemas to the same place.
-        groups: The choices that must be made before a value.
+        groups: The choices that must be made before a value can be.
         types: The types that are allowed.
         likely: The types that the author probably meant if ``type`` is absent; else empty.
         listed: The values that are allowed, if the schema lists them.
@@ -107,7 +107,7 @@ class Shape:
         samples: Defaults and examples.
         low: The lower bound of a number.
         high: The upper bound of a number.
-        steps: The divisors of a number.
+        steps: The divisors of a number, from ``multipleOf``.
         length: The least and greatest length of a string.
         formats: The formats of a string.
         patterns: The patterns of a string.
@@ -117,7 +117,7 @@ class Shape:
         members: The least and greatest number of members.
         required: The names of required members.
         named: The names of members that the schema names.
-        needs: Name of a member -> names of the members that it requires.
+        needs: For each member by name, the names of the members that it requires.
     """
 
     parts: list[dict[str, Any]]
@@ -153,14 +153,14 @@ class Shape:
 
     @functools.cached_property
     def whole_bounds(self) -> tuple[int, int]:
-        """Inclusive bounds for an integer; crossed if no integer fits."""
+        """Inclusive bounds for an integer; the lower one is greater if no integer fits."""
         low = None if self.low is None else math.floor(self.low[0]) + 1 if self.low[1] else math.ceil(self.low[0])
         high = None if self.high is None else math.ceil(self.high[0]) - 1 if self.high[1] else math.floor(self.high[0])
         return bounded(low, high)
 
 
 def bounded(low: Any, high: Any) -> tuple[Any, Any]:
-    """Replace a bound that is None by one not far away: a valid argument must not keep a tool busy for years."""
+    """Replace a missing bound with one that is not far away: a valid argument must not keep a tool busy for years."""
     if low is None:
         low = -FAR if high is None else min(-FAR, high - FAR)
     return low, max(FAR, low + FAR) if high is None else high
@@ -171,7 +171,7 @@ class Shapes:
 
     Args:
         schema: A schema that `SchemaValidator` accepts: it refers to nothing outside itself, and no cycle of references
-            stays at one place in the value.
+            leads back to the same place in a value.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -195,7 +195,7 @@ class Shapes:
         self.depth = self._least_depth()
 
     def _least_depth(self) -> int:
-        """Return a depth that suffices for a small value."""
+        """Return a depth that is enough for a small value."""
         try:
             # Each depth costs steps, and nearly all schemas of tools need two or three levels.
             for depth in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, MAX_DEPTH):
@@ -240,7 +240,7 @@ class Shapes:
         return self._made.setdefault((id(origin), name), made)
 
     def _spread(self, key: Key) -> tuple[list[dict[str, Any]], list[_Group], bool]:
-        """Follow the keywords that apply subschemas to the same place.
+        """Collect all the subschemas that apply to a place, by following references and keywords such as ``allOf``.
 
         Returns:
             The subschemas without these keywords, the choices, and whether a subschema is false.
@@ -410,7 +410,7 @@ class Shapes:
         return self.key([*(part["propertyNames"] for part in shape.parts if "propertyNames" in part), string])
 
     def name_patterns(self, shape: Shape) -> list[Pattern]:
-        """Return the patterns that names of unnamed members may be made from."""
+        """Return the patterns from which to make names of members that the schema does not name."""
         sources = [source for part in shape.parts for source in _get(part, "patternProperties", dict)]
         return [pattern for source in sources if (pattern := self.pattern(source)) is not None]
 
@@ -433,7 +433,7 @@ class Shapes:
     # --- sizes -------------------------------------------------------------------------------------------------------
 
     def size(self, key: Key, depth: int) -> float:
-        """Estimate the leaves of the smallest value with at most ``depth`` levels; infinity if there is no value."""
+        """Estimate how many leaves the smallest value of at most ``depth`` levels has; infinity if no value exists."""
         size = self._sizes.get((key, depth))
         if size is None:
             self._spend()
@@ -466,7 +466,7 @@ class Shapes:
         return found
 
     def _size_of(self, shape: Shape, kind: str, depth: int) -> float:
-        """Estimate the leaves of the smallest value of one type, before any choice."""
+        """Estimate the number of leaves of the smallest value of one type, before any choice."""
         match kind:
             case "object":
                 least = max(shape.members[0], len(shape.required))

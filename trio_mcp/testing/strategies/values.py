@@ -70,7 +70,7 @@ def checked(schema: Any, *, formats: bool = True) -> tuple[Any, SchemaValidator]
 
 
 class Values:
-    """Makes values of one schema.
+    """Makes values that conform to one schema.
 
     Args:
         schema: The schema.
@@ -148,7 +148,7 @@ class Values:
 
 @attrs.define(eq=False)
 class _Making:
-    """Makes one value."""
+    """Makes one value of a schema, for which it counts the leaves that are left."""
 
     shapes: Shapes
     choices: Choices
@@ -314,7 +314,7 @@ class _Making:
         return items
 
     def _item(self, key: Key, depth: int, others: list[Any] | None, path: Path) -> Any:
-        """Make an item; it differs from the others if they are given.
+        """Make an item, which differs from ``others`` if they are given.
 
         Raises:
             DeadEnd: If no such item was found.

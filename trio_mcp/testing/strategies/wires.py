@@ -16,7 +16,7 @@ _BLANKS = (b"", b"", b"", b"\n", b"\r\n", b" \n", b"\t\r\n", b"\n\n\n")
 def chunks(data: bytes, *, most: int = 50) -> st.SearchStrategy[list[bytes]]:
     """Return a strategy that cuts bytes into pieces, as a network may deliver them.
 
-    Some of its lists are cut anywhere, even within a character; others have pieces of equal size, from one piece with
+    Some of the lists are cut anywhere, even within a character. Others have pieces of equal size, from one piece with
     all the bytes to single bytes, if those are no more than ``most``.
 
     Args:
@@ -43,7 +43,7 @@ def lines(draw: st.DrawFn, messages: Sequence[bytes], *, final_newline: bool = T
     transport must still read the same messages.
 
     Args:
-        draw: Hypothesis passes it.
+        draw: Passed by Hypothesis.
         messages: The messages, without line breaks.
         final_newline: Whether the last line ends with a line break.
     """
@@ -60,7 +60,7 @@ def interleaved(draw: st.DrawFn, streams: Sequence[Sequence[bytes]]) -> list[tup
     """Draw an order of the messages, or pieces, of several senders. Each sender's order stays the same.
 
     Args:
-        draw: Hypothesis passes it.
+        draw: Passed by Hypothesis.
         streams: The messages or pieces of each sender.
 
     Returns:
@@ -78,7 +78,7 @@ def cut_off(draw: st.DrawFn, messages: Sequence[bytes]) -> tuple[list[bytes], in
     """Draw pieces of a stream of lines that a lost connection ends within a message.
 
     Args:
-        draw: Hypothesis passes it.
+        draw: Passed by Hypothesis.
         messages: The messages, at least one.
 
     Returns:

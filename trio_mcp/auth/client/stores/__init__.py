@@ -1,1 +1,1 @@
-"""Where logins are kept."""
+"""The stores in which logins are kept."""

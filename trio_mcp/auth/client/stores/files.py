@@ -1,4 +1,4 @@
-"""Logins in files that only their owner can read."""
+"""A store that keeps logins in files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["FileTokens", "default_folder"]
 
 MAX_FILE: Final = 1024 * 1024
-"""The most bytes of a file. Chosen: a login has some 10 KiB."""
+"""The largest file that is accepted, in bytes. An arbitrary choice: a login takes about 10 KiB."""
 LEFT_BEHIND: Final = 60.0
-"""Seconds after which a temporary file counts as left behind by a process that was killed. Chosen: writing takes some
-milliseconds."""
+"""The age, in seconds, from which a temporary file counts as left behind by a killed process.
+
+An arbitrary choice: writing a file takes a few milliseconds.
+"""
 
 _NAME: Final = re.compile(r"[0-9a-f]{32}\.json")
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -37,7 +39,7 @@ _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 
 
 def default_folder() -> Path:
-    """Return the default folder of logins (XDG Base Directory Specification)."""
+    """Return the default folder for logins (XDG Base Directory Specification)."""
     data = os.environ.get("XDG_DATA_HOME") or ""
     # "All paths must be absolute. … consider the path invalid and ignore it."
     base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
@@ -63,7 +65,7 @@ class FileTokens:
         return f"FileTokens({str(self.folder)!r})"
 
     async def load(self, key: str) -> str | None:
-        """Return the text under a key; None without one.
+        """Return the text that is stored under a key, or None.
 
         Raises:
             AuthorizationError: If the file is damaged, can be read by others, or belongs to someone else.
@@ -71,17 +73,17 @@ class FileTokens:
         return await trio.to_thread.run_sync(self._load, key)
 
     async def save(self, key: str, text: str | None) -> None:
-        """Replace the text under a key, all at once and safely on disk; None removes the file.
+        """Store a text under a key, atomically and safely on disk; None removes the file.
 
         Raises:
-            AuthorizationError: If it can't be written.
+            AuthorizationError: If the file can't be written.
         """
         # The thread is not abandoned when cancelled: it could replace the file after a later call has done so.
         await trio.to_thread.run_sync(self._save, key, text)
 
     @contextlib.asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
-        """Return a block that one task at a time may enter for each key, across all processes that share the folder.
+        """Return a context manager that locks a key, for one task at a time in all processes that share the folder.
 
         Raises:
             AuthorizationError: If the lock file can't be opened, or locked.
@@ -95,7 +97,7 @@ class FileTokens:
             yield
 
     async def keys(self) -> list[str]:
-        """Return the keys under which there is a text, sorted.
+        """Return the keys of all stored texts, sorted.
 
         A file that is damaged, can be read by others, or belongs to someone else is logged, and left out.
 
@@ -143,7 +145,7 @@ class FileTokens:
             _write(path, json.dumps({"trio_mcp": 1, "key": key, "text": text}).encode())
 
     def _has_folder(self) -> bool:
-        """Return whether the folder is there, after a check that it is the user's own."""
+        """Return whether the folder exists; raise an error if it is not the user's own."""
         try:
             # `stat` would follow a link, which may lead to a folder that others can read.
             found = os.lstat(self.folder)
@@ -162,7 +164,7 @@ class FileTokens:
             self._has_folder()
 
     def _remove_leftovers(self, path: Path) -> None:
-        """Remove the files that a killed process was writing."""
+        """Remove the temporary files that a killed process has left behind."""
         for name in os.listdir(self.folder):
             if name.startswith(f".{path.name}."):
                 with contextlib.suppress(FileNotFoundError):
@@ -171,7 +173,7 @@ class FileTokens:
 
 
 def _name_of(key: str) -> str:
-    """Return the name of the file of a key."""
+    """Return the name of the file for a key."""
     return f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
 
@@ -227,7 +229,7 @@ def _read(path: Path) -> tuple[str, str] | None:
 
 
 def _check(path: Path, found: os.stat_result, is_kind: Callable[[int], bool], kind: str, mode: int) -> None:
-    """Check that a file or folder is the user's own, and closed to others."""
+    """Check that a file or folder belongs to the user, and is closed to others."""
     if stat.S_ISLNK(found.st_mode):
         raise _refused(path, "is a symbolic link", "pass the path that it leads to")
     if not is_kind(found.st_mode):
@@ -243,7 +245,7 @@ def _check(path: Path, found: os.stat_result, is_kind: Callable[[int], bool], ki
 
 @contextlib.contextmanager
 def _explained(path: Path, done: str) -> Iterator[None]:
-    """Turn errors of the system into an `AuthorizationError`."""
+    """Turn an `OSError` in the block into an `AuthorizationError` that names the path."""
     try:
         yield
     except OSError as exc:

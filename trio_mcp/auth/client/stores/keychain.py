@@ -1,4 +1,4 @@
-"""Logins in the keychain of the system."""
+"""A store that keeps logins in the system's keychain."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class KeyringTokens:
         return f"KeyringTokens({self._service!r})"
 
     async def load(self, key: str) -> str | None:
-        """Return the text under a key; None without one.
+        """Return the text that is stored under a key, or None.
 
         Raises:
             AuthorizationError: If there is no keychain, or it is locked, or the item is damaged.
@@ -54,7 +54,7 @@ class KeyringTokens:
         return await trio.to_thread.run_sync(self._explained, lambda: self._load(key), abandon_on_cancel=True)
 
     async def save(self, key: str, text: str | None) -> None:
-        """Replace the text under a key; None removes the item.
+        """Store a text under a key; None removes the item.
 
         Raises:
             AuthorizationError: If there is no keychain, or it is locked.
@@ -63,7 +63,7 @@ class KeyringTokens:
         await trio.to_thread.run_sync(self._explained, lambda: self._save(key, text))
 
     def lock(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Return a block that one task at a time may enter for each key, across all processes of the user."""
+        """Return a context manager that locks a key, for one task at a time in all processes of the user."""
         return self._locks.lock(f"{self._service} {key}")
 
     def _load(self, key: str) -> str | None:
@@ -93,5 +93,5 @@ class KeyringTokens:
             raise
         except self._keyring.errors.NoKeyringError:
             raise AuthorizationError("store", "there is no keychain here", advice="use FileTokens() instead") from None
-        except Exception as exc:  # a backend raises the errors of its system, whose text could quote the secret
+        except Exception as exc:  # a backend raises errors of its own, and their text could quote the secret
             raise AuthorizationError("store", f"the keychain failed: {type(exc).__name__}", advice=INSTEAD) from None

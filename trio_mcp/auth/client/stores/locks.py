@@ -1,4 +1,4 @@
-"""Locks across runs, threads and processes; a task that waits for one can be cancelled."""
+"""Locks across runs of Trio, threads and processes; a task that waits for one can be cancelled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST: Final = 0.1
 
 
 async def taken(take: Callable[[], bool]) -> None:
-    """Wait until a lock has been taken."""
+    """Call ``take``, which tries to take a lock, until it succeeds; wait between the attempts."""
     await trio.lowlevel.checkpoint()
     pause = SHORTEST
     while not take():
@@ -30,10 +30,10 @@ async def taken(take: Callable[[], bool]) -> None:
 
 @contextlib.asynccontextmanager
 async def file_locked(path: str) -> AsyncIterator[None]:
-    """Return a block that holds the lock on a file, which is created if need be.
+    """Return a context manager that holds a lock on a file; the file is created if need be.
 
-    The system releases the lock when the process ends, however it ends. The file stays, since another process may just
-    have locked it.
+    The system releases the lock when the process ends, however it ends. The file is not removed, since another process
+    may just have locked it.
 
     Raises:
         OSError: If the file can't be opened, or locked.

@@ -17,7 +17,7 @@ __all__ = ["MemoryTokens", "TokenStore"]
 
 
 class TokenStore(Protocol):
-    """A store of logins: secret strings under keys.
+    """A store of logins: each is a secret string, stored under a key.
 
     One object may serve any number of clients, threads and runs of Trio.
     """
@@ -25,7 +25,7 @@ class TokenStore(Protocol):
     # The methods are abstract although this is a protocol: a subclass that lacks one fails when it is made.
     @abc.abstractmethod
     async def load(self, key: str) -> str | None:
-        """Return the text under a key; None without one.
+        """Return the text that is stored under a key, or None.
 
         Raises:
             AuthorizationError: If the store can't be read, or contains something that it did not write.
@@ -33,7 +33,7 @@ class TokenStore(Protocol):
 
     @abc.abstractmethod
     async def save(self, key: str, text: str | None) -> None:
-        """Replace the text under a key, all at once; None removes it. When this returns, the change is safely stored.
+        """Store a text under a key, atomically; None removes it. When this returns, the change is safely stored.
 
         Raises:
             AuthorizationError: If the store can't be written.
@@ -41,14 +41,14 @@ class TokenStore(Protocol):
 
     @abc.abstractmethod
     def lock(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Return a block that one task at a time may enter for each key, across all processes that share the store.
+        """Return a context manager that locks a key, for one task at a time in all processes that share the store.
 
-        The lock is released if its process dies. `load` and `save` don't take the lock.
+        The lock is released if the process that holds it dies. `load` and `save` don't take the lock.
         """
 
 
 class MemoryTokens:
-    """A store in memory."""
+    """A store that keeps logins in memory, until the process ends."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -56,12 +56,12 @@ class MemoryTokens:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     async def load(self, key: str) -> str | None:
-        """Return the text under a key; None without one."""
+        """Return the text that is stored under a key, or None."""
         await trio.lowlevel.checkpoint()
         return self._texts.get(key)
 
     async def save(self, key: str, text: str | None) -> None:
-        """Replace the text under a key; None removes it."""
+        """Store a text under a key; None removes it."""
         await trio.lowlevel.checkpoint()
         if text is None:
             self._texts.pop(key, None)
@@ -70,7 +70,7 @@ class MemoryTokens:
 
     @contextlib.asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
-        """Return a block that one task at a time may enter for each key."""
+        """Return a context manager that locks a key, for one task at a time."""
         lock = self._locks[key]
         await taken(lambda: lock.acquire(blocking=False))
         try:
@@ -80,6 +80,6 @@ class MemoryTokens:
         await trio.lowlevel.checkpoint()
 
     async def keys(self) -> list[str]:
-        """Return the keys under which there is a text, sorted."""
+        """Return the keys of all stored texts, sorted."""
         await trio.lowlevel.checkpoint()
         return sorted(self._texts)

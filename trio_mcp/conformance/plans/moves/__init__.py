@@ -1,1 +1,1 @@
-"""The moves that plans are made of."""
+"""The moves that plans are made of: what the kit does to provoke a server."""

@@ -28,7 +28,7 @@ __all__ = [
     "read_template",
 ]
 
-# These texts can be read in a report, and hardly ever repeat in a check.
+# These texts are readable in a report, and hardly ever repeat in a check.
 _TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=40)
 _SEGMENTS = st.text("abcdefghijklmnopqrstuvwxyz0123456789-_", min_size=1, max_size=12)
 
@@ -50,7 +50,7 @@ def call_tool(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=LEGACY_REVISIONS, needs=["callable_tools"], weight=1)
 def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call tools as a client that declares nothing, so that none of them may ask it for anything."""
+    """Call tools as a client that declares no capabilities, so that no tool may send it requests."""
     several = st.lists(call_tool.make(facts), min_size=1, max_size=6)
     return several.map(
         lambda found: (
@@ -66,14 +66,14 @@ def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(needs=["resources"], weight=4)
 def read_resource(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read a resource that is listed."""
-    # The URIs are sorted, as things are in other moves: a seed must give the same plans whatever the order of a list.
+    # The URIs are sorted, as lists are in other moves: a seed must give the same plans whatever the order of a list.
     uris = st.sampled_from(sorted(facts.resources))
     return st.builds(lambda uri, token: (Ask("resources/read", {"uri": uri}, token=token),), uris, st.booleans())
 
 
 @move(needs=["templates"], weight=4)
 def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Read what a resource template describes, whether it exists or not."""
+    """Read a resource that a template describes, whether it exists or not."""
 
     def read(template: UriTemplate, values: list[str]) -> Plan:
         # The values are made up, as the existing ones can't be known; a resource that does not exist must be refused
@@ -129,7 +129,7 @@ def _arguments(prompt: Mapping[str, Any], required: bool) -> list[str]:
 
 @move(weight=2)
 def list_all(facts: Facts) -> st.SearchStrategy[Plan]:
-    """List what the server offers, and the next page of it."""
+    """Request a list that the server has declared, and sometimes its next page."""
     return st.builds(
         lambda method, more: (Ask(method), AwaitResponses(), NextPage()) if more else (Ask(method),),
         one_of(declared_lists(facts)),
@@ -139,11 +139,11 @@ def list_all(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=LEGACY_REVISIONS, weight=1)
 def ping(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Check that the server is there."""
+    """Ping the server."""
     return st.builds(lambda token: (Ask("ping", token=token),), st.booleans())
 
 
 @move(revisions=MODERN_REVISIONS, weight=1)
 def discover(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask what the server can do, at any time."""
+    """Ask what the server supports, which a client may do at any time."""
     return st.just((Ask("server/discover"),))

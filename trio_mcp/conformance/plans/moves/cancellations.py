@@ -1,4 +1,4 @@
-"""Cancellations of requests that are open, that have ended, and that were never sent."""
+"""Moves that cancel requests: open ones, finished ones, and ones that were never sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REASONS = st.sampled_from([None, "no longer needed", ""])
 
 @move(needs=["callable_tools"], weight=3)
 def cancel_open(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Cancel a call while it runs; what is asked after it shows that the cancellation was read."""
+    """Cancel a call while it runs; the response to a later request shows that the cancellation was read."""
 
     def cancel(call: Ask, pause: float, reason: str | None, twice: bool) -> Plan:
         cancels = (Cancel(-1, reason),) * (2 if twice else 1)
@@ -36,7 +36,7 @@ def cancel_open(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["callable_tools"], weight=1)
 def cancel_one_of_many(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Cancel one of several calls: the others go on."""
+    """Cancel one of several calls; the others must continue."""
     return st.builds(
         lambda found, which: (*found, Cancel(which), alive(facts), AwaitResponses()),
         st.lists(calls(facts), min_size=2, max_size=4),
@@ -46,7 +46,7 @@ def cancel_one_of_many(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move()
 def cancel_finished(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Cancel a request that has had its response."""
+    """Cancel a request that has already received its response."""
     return st.builds(
         lambda reason: (alive(facts), AwaitResponses(), Cancel(-1, reason, answered=True), alive(facts)), _REASONS
     )
@@ -72,5 +72,5 @@ _MALFORMED: tuple[dict[str, Any] | None, ...] = (
 
 @move(weight=1)
 def cancel_malformed(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send cancellations that say nothing, or nonsense."""
+    """Send cancellations with missing or malformed parameters."""
     return st.sampled_from(_MALFORMED).map(lambda params: (Tell("notifications/cancelled", params), alive(facts)))

@@ -1,4 +1,4 @@
-"""All moves."""
+"""The catalogue of all moves, and which of them a rule needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOVES: Final = {move.name: move for module in MODULES for move in vars(module).v
 
 
 def moves_for(rules: Iterable[Rule]) -> list[Move]:
-    """Return the moves that give occasions to rules; all moves if a rule names none, since any may be its occasion."""
+    """Return the moves that give rules something to judge; all moves if a rule names none, since any of them might."""
     rules = list(rules)
     if not all(rule.moves for rule in rules):
         return list(MOVES.values())
@@ -39,7 +39,7 @@ def moves_for(rules: Iterable[Rule]) -> list[Move]:
 
 
 def lacking(rule: Rule, facts: Sequence[Facts]) -> str:
-    """Return why a target can't give a rule an occasion; an empty string if it can."""
+    """Return why a target can't give a rule anything to judge; an empty string if it can."""
     facts = [each for each in facts if each.revision in rule.revisions]
     if not facts:
         return "the target was not checked in a revision that has the rule"

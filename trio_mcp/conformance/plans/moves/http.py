@@ -1,4 +1,4 @@
-"""Provocations of the transport: headers, sessions, streams that break, and requests that belong to no revision."""
+"""Moves that provoke the transport: odd headers and sessions, broken streams, and requests that no revision defines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOLD: Final = 0.2
 
 
 def _named(facts: Facts) -> st.SearchStrategy[tuple[Ask, str]]:
-    """Return valid requests that name something, with the name."""
+    """Return a strategy for valid requests that name a tool, resource or prompt, each with that name."""
     found: list[st.SearchStrategy[tuple[Ask, str]]] = [
         calls(facts).map(lambda ask: (ask, str((ask.params or {})["name"])))
     ]
@@ -52,7 +52,7 @@ def _named(facts: Facts) -> st.SearchStrategy[tuple[Ask, str]]:
 
 
 def _with(ask: Ask, **headers: str | None) -> Plan:
-    """Return a request with other headers; the names have underscores for hyphens."""
+    """Return a plan that sends a request with other headers; their names have underscores for hyphens."""
     return (_changed(ask, {name.replace("_", "-"): value for name, value in headers.items()}),)
 
 
@@ -69,13 +69,13 @@ def _encoded(text: str) -> str:
 
 @move(needs=HTTP, weight=1)
 def foreign_origin(facts: Facts) -> Plans:
-    """Send a request as the web page of another host would."""
+    """Send a request as a web page from another host would."""
     return ORIGINS.map(lambda origin: _with(alive(facts), Origin=origin))
 
 
 @move(needs=HTTP, weight=1)
 def odd_http(facts: Facts) -> Plans:
-    """Make an HTTP request that is part of no revision, and check that the server is still there."""
+    """Make an HTTP request that no revision defines, and check that the server is still there."""
     methods = st.sampled_from(["PUT", "PATCH", "OPTIONS", "HEAD", "BREW"])
     fields = st.sampled_from(
         [
@@ -115,7 +115,7 @@ def chopped(facts: Facts) -> Plans:
 
 @move(revisions=[*VERSION_HEADER, *MODERN_REVISIONS], needs=HTTP, weight=1)
 def tell_in_unknown_version(facts: Facts) -> Plans:
-    """Send a notification that names a version that does not exist."""
+    """Send a notification with a header that names a protocol version that does not exist."""
     # A server that accepts this notification must ignore it, so only the header can be the reason for an error.
     tell = Tell("notifications/cancelled", {"requestId": "never asked"})
     return NO_VERSIONS.map(lambda version: (attrs.evolve(tell, headers={PROTOCOL_VERSION: version}),))
@@ -123,7 +123,7 @@ def tell_in_unknown_version(facts: Facts) -> Plans:
 
 @move(needs=["transport:stdio"], weight=1, alone=True)
 def close_input(facts: Facts) -> Plans:
-    """Start the server once more, and close its input."""
+    """Start the server a second time, and close its standard input."""
     return st.just((Open(), alive(facts, connection=-1), AwaitResponses(), Break("half", connection=-1), Pause(0.5)))
 
 
@@ -132,7 +132,7 @@ def close_input(facts: Facts) -> Plans:
 
 @move(revisions=SESSIONS, needs=[*HTTP, "callable_tools"], weight=3)
 def break_and_resume(facts: Facts) -> Plans:
-    """Call a tool, break its stream off, and resume it."""
+    """Call a tool, break off the stream of its response, and resume the stream."""
     hows = st.sampled_from(["close", "reset"])
     # The waits are short: most tools end within milliseconds, and a stream that has ended can't be broken off.
     waits = st.sampled_from([0.0, 0.001, 0.02])
@@ -146,14 +146,14 @@ def break_and_resume(facts: Facts) -> Plans:
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1)
 def second_stream(facts: Facts) -> Plans:
-    """Open a second stream of the session while something is under way."""
+    """Open a second stream in the session while a request is open."""
     asks = calls(facts, token=True) | st.just(alive(facts))
     return asks.map(lambda ask: (ask, Http("GET", hold=HOLD), AwaitResponses()))
 
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
 def resume_foreign(facts: Facts) -> Plans:
-    """Ask in one session for the events that came after one of another session."""
+    """Ask in one session for the events that came after an event of another session."""
     asks = calls(facts, token=True) | st.just(alive(facts))
     foreign = Http("GET", {"Last-Event-ID": "{other event}"}, hold=HOLD, connection=1)
     return asks.map(lambda ask: (ask, Open(), AwaitResponses(), foreign))
@@ -161,13 +161,13 @@ def resume_foreign(facts: Facts) -> Plans:
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1)
 def without_session(facts: Facts) -> Plans:
-    """Leave out the id of the session."""
+    """Send a request without the id of the session."""
     return st.just(_with(alive(facts), Mcp_Session_Id=None))
 
 
 @move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
 def end_session(facts: Facts) -> Plans:
-    """End another session, and go on using it."""
+    """End a second session, and then go on using it."""
     after: st.SearchStrategy[Step] = st.sampled_from(
         [alive(facts, connection=-1), Http("GET", hold=HOLD, connection=-1)]
     )
@@ -178,7 +178,7 @@ def end_session(facts: Facts) -> Plans:
 
 @move(revisions=VERSION_HEADER, needs=HTTP, weight=1)
 def unknown_version_header(facts: Facts) -> Plans:
-    """Name a version that does not exist."""
+    """Send a request with a header that names a protocol version that does not exist."""
     return NO_VERSIONS.map(lambda version: _with(alive(facts), MCP_Protocol_Version=version))
 
 
@@ -187,7 +187,7 @@ def unknown_version_header(facts: Facts) -> Plans:
 
 @move(revisions=MODERN_REVISIONS, needs=HTTP, weight=3)
 def mismatched_header(facts: Facts) -> Plans:
-    """Let a header contradict the body."""
+    """Send a request with a header that contradicts the body."""
     methods = st.sampled_from(["tools/list", "server/Discover", "ping", "x"])
     # Only revisions that exist are used: a header with another version may be refused with another code.
     versions = st.sampled_from(LEGACY_REVISIONS)
@@ -206,7 +206,7 @@ def mismatched_header(facts: Facts) -> Plans:
 
 @move(revisions=MODERN_REVISIONS, needs=HTTP, weight=2)
 def missing_header(facts: Facts) -> Plans:
-    """Leave out a header."""
+    """Send a request without one of the headers that it must have."""
     return st.one_of(
         st.just(_with(alive(facts), Mcp_Method=None)),
         st.just(_with(alive(facts), MCP_Protocol_Version=None)),
@@ -216,7 +216,7 @@ def missing_header(facts: Facts) -> Plans:
 
 @move(revisions=MODERN_REVISIONS, needs=HTTP, weight=1)
 def odd_characters(facts: Facts) -> Plans:
-    """Send a name, or an argument, in a header with characters that no header may have."""
+    """Send a header with characters that no header may have, in place of a name or an argument."""
     return st.one_of(
         _named(facts).map(lambda named: _with(named[0], Mcp_Name=named[1] + "é")),
         _parametrized(facts).map(lambda found: (_changed(found[0], {found[1].header: "é\x01"}),)),
@@ -225,13 +225,13 @@ def odd_characters(facts: Facts) -> Plans:
 
 @move(revisions=MODERN_REVISIONS, needs=HTTP, weight=2)
 def encoded_header(facts: Facts) -> Plans:
-    """Encode a name that need not be encoded."""
+    """Encode the name in a header although it need not be encoded."""
     return _named(facts).map(lambda named: _with(named[0], Mcp_Name=_encoded(named[1])))
 
 
 @move(revisions=MODERN_REVISIONS, needs=HTTP, weight=1)
 def header_case(facts: Facts) -> Plans:
-    """Write the names of headers in an unusual case."""
+    """Send a request with the names of its headers in an unusual letter case."""
     cases = st.sampled_from([str.lower, str.upper, str.swapcase])
     probe = alive(facts)
     return cases.map(
@@ -241,7 +241,7 @@ def header_case(facts: Facts) -> Plans:
 
 @move(revisions=MODERN_REVISIONS, needs=HTTP, weight=1)
 def legacy_traffic(facts: Facts) -> Plans:
-    """Do what only clients of the legacy era do."""
+    """Make a request that only clients of the legacy era make."""
     headers: st.SearchStrategy[dict[str, str | None]] = st.sampled_from(
         [{SESSION_ID: "0123456789abcdef"}, {"Last-Event-ID": "1"}]
     )
@@ -252,7 +252,10 @@ def legacy_traffic(facts: Facts) -> Plans:
 
 
 def _parametrized(facts: Facts, *types: str) -> st.SearchStrategy[tuple[Ask, ParameterHeader, Any]]:
-    """Return calls of tools with an argument of these types that a header repeats, with the header and the value."""
+    """Return a strategy for tool calls with an argument, of one of these types, that a header must repeat.
+
+    Each call comes with that header and the value of the argument.
+    """
 
     def found(ask: Ask, parameter: ParameterHeader) -> tuple[Ask, ParameterHeader, Any]:
         return ask, parameter, parameter.value_in((ask.params or {}).get("arguments"))
@@ -279,7 +282,7 @@ def _type(schema: Any, parameter: ParameterHeader) -> Any:
 
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=2)
 def mismatched_parameter(facts: Facts) -> Plans:
-    """Let the header of an argument contradict the argument."""
+    """Call a tool with a header that contradicts the argument it should repeat."""
     # Only arguments that have a value are used: for an absent one the header must be absent, which another rule checks.
     given = _parametrized(facts).filter(lambda found: isinstance(found[2], (str, int)))
     return given.map(lambda found: (_changed(found[0], {found[1].header: "something-else-7"}),))
@@ -287,13 +290,13 @@ def mismatched_parameter(facts: Facts) -> Plans:
 
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=2)
 def missing_parameter(facts: Facts) -> Plans:
-    """Leave out the header of an argument."""
+    """Call a tool without the header that must repeat an argument."""
     return _parametrized(facts).map(lambda found: (_changed(found[0], {found[1].header: None}),))
 
 
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=1)
 def integer_parameter(facts: Facts) -> Plans:
-    """Write the integer in an argument's header as a decimal: 7 as ``7.0``."""
+    """Call a tool with an integer that is written as a decimal in the header for the argument: 7 as ``7.0``."""
     # The number is below 2**31: it is exact as a double and fits 32 bits, whatever a server parses "7.0" into.
     given = _parametrized(facts, "integer").filter(lambda found: type(found[2]) is int and abs(found[2]) < 2**31)
     return given.map(lambda found: (_changed(found[0], {found[1].header: f"{found[2]}.0"}),))

@@ -1,4 +1,4 @@
-"""Lists, their pages, and cursors that the server never gave."""
+"""Moves that request lists and their pages, sometimes with cursors that the server never gave."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def declared_lists(facts: Facts) -> list[str]:
 
 @move(weight=1)
 def list_undeclared(facts: Facts) -> st.SearchStrategy[Plan]:
-    """List what the server has not declared."""
+    """Request a list that the server has not declared."""
     methods = [method for method in LISTS if method not in declared_lists(facts)]
     return one_of(methods).map(lambda method: (Ask(method),))
 
 
 @move(weight=1)
 def list_twice(facts: Facts) -> st.SearchStrategy[Plan]:
-    """List the same thing twice."""
+    """Request the same list twice."""
     return one_of(declared_lists(facts)).map(lambda method: (Ask(method), AwaitResponses(), Ask(method)))
 
 
@@ -52,14 +52,14 @@ _CURSORS = st.one_of(
 
 @move()
 def garbage_cursor(facts: Facts) -> st.SearchStrategy[Plan]:
-    """List with a cursor that the server never gave."""
+    """Request a list with a cursor that the server never gave."""
     methods = one_of(declared_lists(facts))
     return st.builds(lambda method, cursor: (Ask(method, {"cursor": cursor}),), methods, _CURSORS)
 
 
 @move(weight=1)
 def list_everywhere(facts: Facts) -> st.SearchStrategy[Plan]:
-    """List the same thing on two connections, in turns."""
+    """Request the same list on two connections in turn."""
 
     def read(method: str) -> Plan:
         # The first connection has another turn at the end: a list that changes with time differs there as well, and is

@@ -1,4 +1,4 @@
-"""Texts that are not messages, and messages that break the rules for them."""
+"""Moves that send odd input: texts that are not JSON, JSON that is not a message, and parameters that are not valid."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def malformed_message(facts: Facts) -> st.SearchStrategy[Plan]:
 
 
 UNUSUAL: Final = ("escaped", "large", "nested", "spaces")
-"""The "faults" with which the strategy makes requests that are unusual, but valid."""
+"""The "faults" that make ``hostile_messages`` produce unusual but valid requests."""
 
 
 @move(weight=1)
@@ -100,7 +100,7 @@ _PARAMS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
 
 @move()
 def malformed_params(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask with parameters that the method can't have."""
+    """Send a request with parameters that its method does not allow."""
     known = {"tools": ("tools/call", "tools/list"), "prompts": ("prompts/get",), "resources": ("resources/read",)}
     known["completions"] = ("completion/complete",)
     # Only methods that the server declares are used: the refusal of any other would be right for a reason that has

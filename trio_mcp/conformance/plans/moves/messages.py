@@ -1,4 +1,4 @@
-"""Valid messages that a server may not expect: unknown methods, stray responses, batches."""
+"""Moves that send messages a server may not expect: unknown methods, stray responses, batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def alive(facts: Facts, connection: int = 0, **more: Any) -> Ask:
 
 
 def text_of(facts: Facts, message: Any) -> bytes:
-    """Return a message as text, with the ``_meta`` that the era requires; for `Write`."""
+    """Return a message as text for a `Write` step, with the ``_meta`` that the era requires."""
     if facts.modern and isinstance(message, dict) and isinstance(message.get("params", {}), dict):
         message = message | {"params": {**message.get("params", {}), "_meta": "$meta"}}
     return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
@@ -33,7 +33,7 @@ def text_of(facts: Facts, message: Any) -> bytes:
 
 @move()
 def unknown_method(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask for a method that does not exist."""
+    """Send a request with a method that does not exist."""
     return st.builds(lambda name, params: (Ask(f"{NO_SUCH}{name}", params),), _NAMES, _PARAMS)
 
 
@@ -46,7 +46,7 @@ def method_of_clients(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move()
 def unknown_notification(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send a notification that does not exist."""
+    """Send a notification with a method that does not exist."""
     names = st.builds(lambda prefix, name: prefix + name, st.sampled_from(["notifications/", NO_SUCH]), _NAMES)
     return st.builds(lambda name, params: (Tell(name, params), alive(facts)), names, _PARAMS)
 
@@ -66,14 +66,14 @@ def stray_response(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(weight=1)
 def duplicate_id(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Use an id for two requests at a time, which no client may do."""
+    """Use the same id for two requests at a time, which no client may do."""
     text = text_of(facts, {"jsonrpc": "2.0", "id": "$id", "method": alive(facts).method})
     return st.just((Write((text, text), fault="an id that is used twice"), alive(facts)))
 
 
 @move(revisions=["2025-03-26"], weight=2)
 def batch(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send several messages as one."""
+    """Send one or more messages as a batch."""
     ping: dict[str, Any] = {"jsonrpc": "2.0", "id": "$id", "method": "ping"}
     # There is one plan for each kind that is declared, so that a failing example names the list that is at fault.
     lists = [
@@ -89,14 +89,14 @@ _KINDS = ("tools", "prompts", "resources")
 
 @move(revisions=[revision for revision in REVISIONS if revision != "2025-03-26"], weight=1)
 def batch_unexpected(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send a batch in a revision that has none."""
+    """Send a batch in a revision that does not allow batches."""
     text = b"[" + text_of(facts, {"jsonrpc": "2.0", "id": "$id", "method": alive(facts).method}) + b"]"
     return st.just((Write((text,), fault="a batch"), alive(facts)))
 
 
 @move(weight=1)
 def another_connection(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask on two connections at a time."""
+    """Send requests on two connections at the same time."""
     method = next((f"{kind}/list" for kind in _KINDS if facts.declares(kind)), None)
     asks = [alive(facts, 0), alive(facts, -1)]
     if method is not None:
@@ -106,7 +106,7 @@ def another_connection(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(weight=1, alone=True)
 def disconnect(facts: Facts) -> st.SearchStrategy[Plan]:
-    """End a connection on which a request is open; then another connection must work."""
+    """Break a connection on which a request is open; a new connection must still work."""
     methods = [f"{kind}/list" for kind in _KINDS if facts.declares(kind)]
     asked = st.sampled_from([alive(facts, -1), *[Ask(method, connection=-1) for method in methods]])
     hows = st.sampled_from(["close", "reset"])

@@ -1,4 +1,4 @@
-"""A move: a named provocation that a plan is made of."""
+"""Moves: the named provocations that plans are made of."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ Make: TypeAlias = Callable[[Facts], SearchStrategy[Plan]]
 
 @attrs.frozen
 class Move:
-    """A provocation.
+    """A named provocation of a server; plans are made of these.
 
     Attributes:
-        name: Its name, as rules use it.
-        make: Returns a strategy for its few steps, which keep their order when moves are interleaved.
-        revisions: The revisions in which it makes sense.
-        needs: The features that the target must have, see `Facts.lacks`.
-        weight: How often it is made, compared with others.
-        alone: Whether nothing else may happen at the same time, because it ends or spoils the connection.
+        name: The name by which rules refer to the move.
+        make: Returns a strategy for the move's few steps, which keep their order when moves are interleaved.
+        revisions: The revisions in which the move makes sense.
+        needs: The features that the target must have; see `Facts.lacks`.
+        weight: How often the move is made, compared with others.
+        alone: Whether nothing else may happen at the same time, because the move ends the connection or makes it
+            unusable.
     """
 
     name: str
@@ -40,14 +41,14 @@ class Move:
     alone: bool = False
 
     def lacks(self, facts: Facts) -> str:
-        """Return why it can't be made on a target; an empty string if it can."""
+        """Return why this move can't be made on a target; an empty string if it can."""
         if facts.revision not in self.revisions:
             return f"revision {facts.revision} does not have it"
         return next(filter(None, map(facts.lacks, self.needs)), "")
 
 
 def one_of(values: Sequence[T]) -> SearchStrategy[T]:
-    """Return a strategy for these values; if there are none, it is empty, and a move without values is dropped."""
+    """Return a strategy that draws one of these values; without any, it is empty, and its move will be dropped."""
     return sampled_from(values) if values else nothing()
 
 

@@ -1,4 +1,4 @@
-"""Calls that are out of the ordinary: unknown names, arguments that almost fit, progress, logging, many at a time."""
+"""Moves that make unusual requests: unknown names, nearly valid arguments, progress, logging, many calls at once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 __all__ = ["NOWHERE", "calls"]
 
 NOWHERE = "nowhere-to-be-found"
-"""Part of every name that the kit makes up."""
+"""A part of each name or URI that the kit makes up for a tool, prompt or resource that does not exist."""
 
 _WORDS = st.text("abcdefghijklmnopqrstuvwxyz", max_size=6)
 _LEVELS = st.sampled_from(LEVELS)
 
 
 def calls(facts: Facts, **more: Any) -> st.SearchStrategy[Ask]:
-    """Return valid calls of the tools that may be called."""
+    """Return a strategy for valid calls of the tools that may be called."""
     choices = []
     for name in facts.callable_tools:
         with contextlib.suppress(CannotGenerate):
@@ -47,7 +47,7 @@ def call_with_progress(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["callable_tools", "capability:logging"])
 def call_with_logging(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call a tool, and ask for log messages of a level."""
+    """Call a tool, and ask for log messages at some level."""
     if facts.modern:
         with_level = _LEVELS.flatmap(lambda level: calls(facts, meta={meta.LOG_LEVEL: level}))
         return with_level.map(lambda call: (call,))
@@ -76,7 +76,7 @@ def call_unknown_tool(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["callable_tools"], weight=3)
 def calls_at_once(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call several tools at a time, and ask for something quick after them."""
+    """Call several tools at once, and send a quick request right after."""
     return st.lists(calls(facts), min_size=2, max_size=6).map(lambda found: (*found, alive(facts), AwaitResponses()))
 
 
@@ -104,7 +104,7 @@ def call_with_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=MODERN_REVISIONS, needs=["callable_tools"], weight=3)
 def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call a tool, and answer what it asks: rightly, wrongly, not at all, or with a state that was changed."""
+    """Call a tool, and answer its requests for input: correctly, wrongly, not at all, or with a changed state."""
     # Most are valid, because only a valid answer leads to the next round, if there is one.
     hows = st.lists(st.sampled_from(["valid", "valid", "wrong", "none", "state"]), min_size=1, max_size=3)
 
@@ -160,7 +160,7 @@ def _required(prompt: Mapping[str, Any]) -> list[bool]:
 
 @move(needs=["capability:completions"])
 def complete(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Complete an argument of a prompt, or a variable of a template."""
+    """Ask for completions for an argument of a prompt, or for a variable of a resource template."""
     places = [
         ({"type": "ref/prompt", "name": name}, argument["name"])
         for name, prompt in sorted(facts.prompts.items())
@@ -182,7 +182,7 @@ def _completion(ref: dict[str, Any], name: str, value: str) -> Ask:
 
 @move(weight=1)
 def complete_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask for completions of a prompt or a resource that does not exist."""
+    """Ask for completions for a prompt or a resource that does not exist."""
     refs = st.sampled_from(
         [{"type": "ref/prompt", "name": NOWHERE}, {"type": "ref/resource", "uri": f"{NOWHERE}://{{x}}"}]
     )
@@ -194,13 +194,13 @@ def complete_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=LEGACY_REVISIONS, needs=["capability:logging"], weight=1)
 def set_level(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask for log messages of a level, for the whole session."""
+    """Set the level of log messages for the whole session."""
     return _LEVELS.map(lambda level: (Ask("logging/setLevel", {"level": level}), AwaitResponses()))
 
 
 @move(needs=["capability:logging"], weight=1)
 def bad_log_level(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask for log messages of a level that does not exist."""
+    """Ask for log messages at a level that does not exist."""
     if not facts.modern:
         return st.just((Ask("logging/setLevel", {"level": "loud"}),))
     methods = [f"{kind}/list" for kind in ("tools", "prompts", "resources") if facts.declares(kind)]
@@ -210,7 +210,7 @@ def bad_log_level(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=MODERN_REVISIONS)
 def unsupported_version(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask in a revision that does not exist."""
+    """Send a request in a revision that does not exist."""
     versions = st.sampled_from(["1900-01-01", "2999-12-31", "x", ""])
     methods = st.sampled_from(_modern_methods(facts))
     return st.builds(
@@ -220,7 +220,7 @@ def unsupported_version(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=MODERN_REVISIONS)
 def incomplete_meta(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send a request without metadata that each request must have."""
+    """Send a request that lacks an entry of the metadata that each request must have."""
     keys = st.sampled_from([meta.CLIENT_CAPABILITIES, meta.PROTOCOL_VERSION])
     methods = st.sampled_from(_modern_methods(facts))
     return st.builds(lambda key, method: (Ask(method, meta={key: None}), alive(facts)), keys, methods)
@@ -228,7 +228,7 @@ def incomplete_meta(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=MODERN_REVISIONS, weight=1)
 def less_meta(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send a request without metadata that it need not have."""
+    """Send a request without the client's name and version in its metadata, which are optional."""
     methods = st.sampled_from(_modern_methods(facts))
     return methods.map(lambda method: (Ask(method, meta={meta.CLIENT_INFO: None}),))
 
@@ -239,7 +239,7 @@ def _modern_methods(facts: Facts) -> list[str]:
 
 @move(needs=["callable_tools"], weight=1)
 def call_in_other_case(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call a tool by its name in another case."""
+    """Call a tool by its name with the letters in a different case."""
     # Only names of tools that may be called are used: a server that ignores case runs the tool.
     names = {name: [name.upper(), name.lower(), name.title()] for name in facts.callable_tools}
     others = sorted({other for found in names.values() for other in found if other not in facts.tools})

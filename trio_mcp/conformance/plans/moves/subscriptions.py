@@ -1,4 +1,4 @@
-"""Subscriptions: streams of notifications in the modern era, single resources in the legacy era."""
+"""Moves that subscribe: to streams of notifications in the modern era, to single resources in the legacy era."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _listens(facts: Facts, connection: int = 0) -> st.SearchStrategy[Ask]:
 
 
 def _something(facts: Facts) -> st.SearchStrategy[Ask]:
-    """Return a request that may cause a notification: ideally a call of a tool whose schema names a resource."""
+    """Return a strategy for requests that may cause a notification, such as calls of tools that mention a resource."""
     if not facts.callable_tools:
         return st.just(alive(facts))
     schemas = {name: json.dumps(facts.tools[name].get("inputSchema")) for name in facts.callable_tools}
@@ -42,7 +42,7 @@ def _something(facts: Facts) -> st.SearchStrategy[Ask]:
 
 @move(revisions=MODERN_REVISIONS, weight=3)
 def listen(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Listen, do something that may be worth a notification, and perhaps stop listening."""
+    """Open a subscription stream, do something that may cause a notification, and perhaps cancel the stream."""
 
     def heard(subscription: Ask, done: list[Ask], stop: bool) -> Plan:
         return (subscription, *done, AwaitResponses(), *((Cancel(-1), alive(facts), Pause(0.05)) if stop else ()))
@@ -52,7 +52,7 @@ def listen(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=MODERN_REVISIONS, weight=1)
 def listen_twice(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Listen twice at a time, on one connection or on two."""
+    """Keep two subscription streams open at the same time, on one connection or on two."""
 
     def heard(one: Ask, other: Ask, done: Ask, apart: bool) -> Plan:
         return (

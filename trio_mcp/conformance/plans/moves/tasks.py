@@ -1,4 +1,4 @@
-"""Tasks, which only 2025-11-25 has: tools called as tasks, asked about, cancelled, listed."""
+"""Moves with tasks, which only 2025-11-25 has: they call tools as tasks, and query, cancel and list the tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PAUSES = st.sampled_from([0.0, 0.0, 0.05, 0.2])
 
 
 def _calls(facts: Facts, support: Collection[str], **more: Any) -> st.SearchStrategy[Ask]:
-    """Return valid calls of tools that support tasks in one of these ways, not yet as tasks."""
+    """Return a strategy for valid calls, not yet as tasks, of tools with one of these kinds of task support."""
     usable = [name for name in facts.callable_tools if _support(facts, name) in support]
     return calls(attrs.evolve(facts, callable_tools=tuple(usable)), **more)
 
@@ -47,7 +47,7 @@ def _as_task(call: Ask, task: dict[str, Any]) -> Ask:
 
 @move(revisions=_REVISIONS, needs=_NEEDS, weight=4)
 def task_run(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call a tool as a task, look at it now and then, and take its result."""
+    """Call a tool as a task, query the task now and then, and fetch its result."""
     get, result, cancel = (OnTask(f"tasks/{name}", -1) for name in ("get", "result", "cancel"))
 
     def run(call: Ask, pause: float, before: list[Step], after: list[Step]) -> Plan:
@@ -62,7 +62,7 @@ def task_run(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=_REVISIONS, needs=(*_NEEDS, "capability:tasks.cancel"), weight=3)
 def task_cancelled(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call a tool as a task, cancel it, and look at what becomes of it."""
+    """Call a tool as a task, cancel the task, and query it afterwards."""
     get, result, cancel = (OnTask(f"tasks/{name}", -1) for name in ("get", "result", "cancel"))
 
     def run(call: Ask, before: float, after: float, more: list[Step]) -> Plan:
@@ -88,7 +88,7 @@ def task_cancelled(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=_REVISIONS, needs=(*_NEEDS, "capability:tasks.list"), weight=2)
 def task_list(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Make tasks, list them, and fetch each."""
+    """Create tasks, list them, and query each."""
 
     def run(found: list[Ask], more: int) -> Plan:
         further = [step for _ in range(more) for step in (NextPage(-1), AwaitResponses())]
@@ -100,14 +100,14 @@ def task_list(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=_REVISIONS, needs=_NEEDS, weight=1)
 def task_misled(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask about a task, and name another one in ``_meta``, where it must not count."""
+    """Query a task, and name another one in ``_meta``, which the server must ignore there."""
     entry = {meta.RELATED_TASK: {"taskId": ANOTHER}}
     return _as_tasks(facts).map(lambda call: (call, AwaitResponses(), OnTask("tasks/get", -1, entry), AwaitResponses()))
 
 
 @move(revisions=_REVISIONS, needs=("capability:tasks",), weight=1)
 def task_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask about tasks, and for pages, that never existed."""
+    """Query a task that never existed, or request the task list with a cursor that the server never gave."""
     words = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
     methods = ["tasks/get", "tasks/result", *(["tasks/cancel"] if facts.declares("tasks.cancel") else [])]
     asked = st.builds(lambda method, word: Ask(method, {"taskId": f"{NO_TASK}{word}"}), st.sampled_from(methods), words)
@@ -118,7 +118,7 @@ def task_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=_REVISIONS, needs=_NEEDS, weight=1)
 def task_unsupported(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Call tools that forbid tasks as tasks, and tools that require a task without one."""
+    """Call a tool as a task although it forbids that, or not as a task although it requires one."""
     found = st.builds(_as_task, _calls(facts, ["forbidden"]), _TTL) | _calls(facts, ["required"])
     return found.map(lambda call: (call,))
 

@@ -1,4 +1,4 @@
-"""Capabilities of a client: what it may be asked, and how it responds to what it may not be asked."""
+"""Rules for a client's capabilities: what a server may ask of it, and how it responds to anything else."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 LONGEST_TOKEN: Final = 128
-"""The most characters of a model's token. Chosen: far more than any token has."""
+"""An upper bound on the characters in one token of a model. Chosen to be far more than any token has."""
 
 
 @attrs.frozen
 class QuestionReply:
-    """A client's reply to a question: a response, or in the modern era an answer in a retry.
+    """A client's reply to a server's question: a response, or in the modern era an answer in a retry.
 
     Attributes:
-        event: The event of the reply.
+        event: The event that carries the reply.
         method: The method of the question.
-        params: Its parameters.
+        params: The parameters of the question.
         declared: The capabilities that the client had declared.
         result: The result; None if the reply is an error.
         code: The code of the error; None if the reply is not an error with a code.
@@ -47,16 +47,16 @@ class QuestionReply:
     code: Any = None
 
     def declares(self, *names: str) -> bool:
-        """Return whether the client had declared a capability, or one below it."""
+        """Return whether the client had declared a capability, given as a path of names."""
         return declares(self.declared, ".".join(names))
 
 
 def replies(*methods: str, withdrawn: bool = False) -> Occasions[QuestionReply]:
-    """Return the first reply to each question of these methods as occasions.
+    """Return, as occasions for a rule, the first reply to each question of these methods.
 
     Args:
-        methods: The methods.
-        withdrawn: Whether replies to questions that were withdrawn are included.
+        methods: The methods of the questions.
+        withdrawn: Whether to include replies to questions that were withdrawn.
     """
 
     def occasions(history: History) -> Iterator[tuple[Event, QuestionReply]]:
@@ -82,7 +82,7 @@ def replies(*methods: str, withdrawn: bool = False) -> Occasions[QuestionReply]:
 @stated_rule(sentence="A client that supports sampling, elicitation or roots declares it.")
 @each(replies(*NEEDED))
 def client_capabilities_declared(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge each reply: a client that gives a result supports the capability."""
+    """Require that a client that replies with a result has declared the capability."""
     # An error shows nothing: a client that supports a feature may refuse as well as one that doesn't.
     kept = reply.result is None or reply.declares(NEEDED[reply.method])
     return None if kept else f"it answers {reply.method}, which it does not declare"
@@ -91,18 +91,18 @@ def client_capabilities_declared(_: Event, reply: QuestionReply) -> Opinion:
 @stated_rule()
 @each(replies("sampling/createMessage"))
 def sampling_tools_refused(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge the replies to sampling with tools, or with a choice of tools."""
+    """Require an error for sampling with tools, or with a choice of tools, from a client that has not declared it."""
     if not {"tools", "toolChoice"} & set(reply.params) or reply.declares("sampling", "tools"):
         return UNDECIDED
-    # The clients of all official SDKs give a result. How one could refuse in 2026-07-28 is open to interpretation: what
-    # a retry brings for a question can't be an error.
+    # The clients of all official SDKs give a result. How one could refuse in 2026-07-28 is open to interpretation: in a
+    # retry, the answer to a question can't be an error.
     return None if reply.result is None else "it takes tools for sampling, which it does not declare"
 
 
 @stated_rule()
 @each(replies("elicitation/create"))
 def elicitation_mode_refused(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge the replies to elicitations by clients that have declared another mode."""
+    """Require the error -32602 for an elicitation in a mode that the client has not declared."""
     # Without the capability the method itself is unknown, and -32601 is right.
     if not reply.declares("elicitation") or _has_mode(reply):
         return UNDECIDED
@@ -115,7 +115,7 @@ def elicitation_mode_refused(_: Event, reply: QuestionReply) -> Opinion:
 )
 @each(replies("elicitation/create"))
 def elicitation_mode_supported(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge the replies to elicitations in declared modes, by whether they refuse the mode."""
+    """Check that a client does not refuse an elicitation in a mode that it has declared."""
     if not reply.declares("elicitation") or not _has_mode(reply):
         return UNDECIDED
     # A person may decline, and a client may fail for reasons of its own; these two codes say that it can't ask at all.
@@ -135,7 +135,7 @@ def _has_mode(reply: QuestionReply) -> bool:
 )
 @each(replies("sampling/createMessage"))
 def tool_choice_respected(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge the results of sampling with a choice of tools."""
+    """Check that the result of sampling uses a tool if ``toolChoice`` requires one, and none if it forbids them."""
     mode = object_of(reply.params.get("toolChoice")).get("mode")
     # "auto" leaves the choice to the model, and a client without `sampling.tools` may ignore `toolChoice`.
     if reply.result is None or mode not in ("required", "none") or not reply.declares("sampling", "tools"):
@@ -148,7 +148,7 @@ def tool_choice_respected(_: Event, reply: QuestionReply) -> Opinion:
 @stated_rule()
 @each(replies("sampling/createMessage"))
 def max_tokens_respected(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge each text, by whether it is longer than this many tokens of any model could be."""
+    """Check that no sampled text is longer than ``maxTokens`` tokens of any model could be."""
     limit, text = reply.params.get("maxTokens"), object_of((reply.result or {}).get("content")).get("text")
     if not isinstance(limit, int) or not isinstance(text, str):
         return UNDECIDED
@@ -157,7 +157,7 @@ def max_tokens_respected(_: Event, reply: QuestionReply) -> Opinion:
 
 @stated_rule()
 def roots_change_announced(history: History) -> Iterator[Verdict]:
-    """Judge each list of roots after the first: if it differs, the change must have been announced."""
+    """Check that a list of roots that differs from the one before was announced by a notification."""
     for connection in legacy(history):
         if object_of(connection.client_capabilities.get("roots")).get("listChanged") is not True:
             continue
@@ -181,7 +181,7 @@ CHANGED: Final = "notifications/roots/list_changed"
     "each time.",
 )
 def client_progress_known(history: History) -> Iterator[Verdict]:
-    """Judge each progress notification of the client."""
+    """Check that the client reports progress only with tokens of open requests, and that the progress increases."""
     for connection in legacy(history):
         told: dict[Any, float] = {}
         for event in connection.notifications("client", "notifications/progress"):
@@ -192,7 +192,7 @@ def client_progress_known(history: History) -> Iterator[Verdict]:
             # Over HTTP messages may overtake each other.
             elif not is_ordered(connection):
                 yield held(event)
-            # A token is free again once its request is answered, so the newest request with it is meant.
+            # A token is free again once its request has its response, so the newest request with the token is meant.
             elif asked[-1].answers and connection.position(asked[-1].answers[0]) < connection.position(event):
                 yield broken(event, f"the request with the token {token!r} was answered before")
             elif isinstance(progress, (int, float)):

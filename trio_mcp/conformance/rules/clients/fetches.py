@@ -1,4 +1,7 @@
-"""URLs that a server sends and a client may load: icons, references, pages. The kit's server notes each load."""
+"""Rules for URLs that a server sends and a client may load: icons, references, pages.
+
+The kit's server records each load.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ from trio_mcp.conformance.transcript.events import Event
 
 
 def _fetches(connection: Connection) -> list[Event]:
-    """Return the marks that say what a client has loaded."""
+    """Return the marks in the transcript that say what a client has loaded from the kit's server."""
     return [event for event in connection.events if event.kind == "mark" and event.facts.get("what") == "fetched"]
 
 
 def _sent_urls(kind: str) -> Occasions[str, Event | None]:
-    """Return the URLs of a kind that were sent to the client as occasions.
+    """Return, as occasions for a rule, the URLs of a kind that were sent to the client.
 
-    For each, the fetch is blamed, or else the message that has the URL; the URL and the fetch come with it.
+    Each occasion has three parts: the event to blame (the fetch, or else the message with the URL), the URL, and the
+    fetch, if any.
     """
 
     def occasions(history: History) -> Iterator[tuple[Event, str, Event | None]]:
@@ -29,7 +33,7 @@ def _sent_urls(kind: str) -> Occasions[str, Event | None]:
             fetches = _fetches(connection)
             for event in connection.messages("server"):
                 for url in _urls(event.message, kind):
-                    # The kit's server notes only the path: the name or address by which it was reached doesn't matter.
+                    # The kit's server records only the path: the name or address used to reach it doesn't matter.
                     fetch = next((mark for mark in fetches if url.endswith(mark.facts["path"])), None)
                     yield fetch or event, url, fetch
 
@@ -52,12 +56,12 @@ def _urls(value: Any, kind: str) -> Iterator[str]:
 @stated_rule()
 @each(_sent_urls("src"))
 def icon_fetch_safe(_: Event, url: str, fetch: Event | None) -> Opinion:
-    """Judge each icon with an `http:` URL at the kit's own server."""
+    """Check that no icon with an `http:` URL is loaded from the kit's own server."""
     return None if fetch is None else f"it loads {url}"
 
 
 def _marks(history: History) -> Iterator[tuple[Event, list[Event]]]:
-    """Yield the mark of each load of a client, with the marks of its later loads."""
+    """Yield the mark of each load by a client, with the marks of its later loads."""
     for connection in history:
         marks = _fetches(connection)
         yield from ((mark, marks[at:]) for at, mark in enumerate(marks, 1))
@@ -66,9 +70,9 @@ def _marks(history: History) -> Iterator[tuple[Event, list[Event]]]:
 @stated_rule()
 @each(_marks)
 def icon_without_credentials(mark: Event, _later: list[Event]) -> Opinion:
-    """Judge each icon that was loaded."""
-    # `icon_fetch_safe` judges that it was loaded at all: a client may allow `http:` on this computer, and still keep
-    # its secrets.
+    """Check that no icon was loaded with credentials."""
+    # `icon_fetch_safe` judges that the icon was loaded at all: a client may allow `http:` on this computer, and still
+    # keep its secrets.
     if not mark.facts["path"].endswith(".png"):
         return UNDECIDED
     secret = mark.facts.get("secret")
@@ -78,7 +82,7 @@ def icon_without_credentials(mark: Event, _later: list[Event]) -> Opinion:
 @stated_rule()
 @each(_sent_urls("src"))
 def icon_origin_checked(_: Event, url: str, fetch: Event | None) -> Opinion:
-    """Judge each icon on another origin than the kit's own server."""
+    """Check that the client does not load an icon from an origin other than its server's."""
     if not url.endswith("/foreign.png"):
         return UNDECIDED
     return None if fetch is None else f"it loads {url}"
@@ -87,7 +91,7 @@ def icon_origin_checked(_: Event, url: str, fetch: Event | None) -> Opinion:
 @stated_rule()
 @each(_marks)
 def icon_redirect_refused(mark: Event, later: list[Event]) -> Opinion:
-    """Judge each load of the icon that the kit's server redirects."""
+    """Check that the client does not follow the redirect with which the kit's server responds for one icon."""
     if mark.facts["path"] != "/icon.png":
         return UNDECIDED
     # No message names this path, so a client can know it only from the redirect.
@@ -98,7 +102,7 @@ def icon_redirect_refused(mark: Event, later: list[Event]) -> Opinion:
 @stated_rule(who="client")
 @each(_sent_urls("$ref"))
 def remote_ref_not_fetched(_: Event, url: str, fetch: Event | None) -> Opinion:
-    """Judge each reference to the kit's own server."""
+    """Check that the client loads no schema reference that points to the kit's own server."""
     # The specification allows an option that loads references, off by default (`$ref` Resolution); a client under check
     # runs without it.
     return None if fetch is None else f"it loads {url}"
@@ -106,7 +110,7 @@ def remote_ref_not_fetched(_: Event, url: str, fetch: Event | None) -> Opinion:
 
 @stated_rule()
 def elicitation_not_prefetched(history: History) -> Iterator[Verdict]:
-    """Judge each URL of an elicitation at the kit's own server, until the client has accepted it."""
+    """Check that the URL of an elicitation is not loaded before the client has accepted the elicitation."""
     agreed = {
         (reply.event.connection, str(reply.params.get("url"))): reply.event
         for _, reply in replies("elicitation/create")(history)

@@ -1,4 +1,4 @@
-"""Streamable HTTP: headers, sessions and streams of a client."""
+"""Rules for clients over Streamable HTTP: headers, sessions and streams."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from trio_mcp.types.versions import REVISIONS
 
 
 def _opens(exchange: Exchange) -> bool:
-    """Return whether a client begins a session with an HTTP request."""
+    """Return whether an HTTP request begins a session, with ``initialize``."""
     return any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
 
 
 def _after_handshake(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
-    """Yield the HTTP requests after the result of the handshake, or all if there was none."""
+    """Yield the HTTP requests after the result of the handshake, or all of them if there was no handshake."""
     for event, connection, exchange in http_requests(iter)(history):
         hello = connection.hello
         if hello is None or connection.position(event) > connection.position(hello.answers[0]):
@@ -44,7 +44,7 @@ def _after_handshake(history: History) -> Iterator[tuple[Event, Connection, Exch
 @stated_rule()
 @each(http_requests(iter))
 def one_post_per_message(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each POST."""
+    """Require one message per POST, in the revisions that have no batches."""
     # 2025-03-26 has batches, and the HTTP of 2024-11-05 is another transport.
     if exchange.method != "POST" or connection.revision in ("2024-11-05", "2025-03-26"):
         return UNDECIDED
@@ -54,7 +54,7 @@ def one_post_per_message(_: Event, connection: Connection, exchange: Exchange) -
 @stated_rule(sentence="Accept names JSON and event streams in each POST, and event streams in each GET.")
 @each(http_requests(iter))
 def accept_header_sent(event: Event, _connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each POST and GET."""
+    """Check that each POST and GET lists the required media types in its Accept header."""
     if exchange.method not in _ACCEPTED:
         return UNDECIDED
     header = event.headers.get("accept", "")
@@ -75,8 +75,8 @@ _ACCEPTED: Final = {"POST": {"application/json", "text/event-stream"}, "GET": {"
 )
 @each(_after_handshake)
 def version_header_sent(event: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each request after initialize was answered; in the modern era, each request."""
-    # The kit's server may respond with a version that doesn't exist, which requires no headers.
+    """Require MCP-Protocol-Version in each HTTP request; in the legacy era, only after the response to initialize."""
+    # The kit's server may respond with a version that doesn't exist, and such a version requires no headers.
     known = connection.revision >= "2025-06-18" and connection.revision in SPEAKABLE
     # A client that begins a new session sends `initialize` again, and has no version to name yet.
     if not known or _opens(exchange):
@@ -87,7 +87,7 @@ def version_header_sent(event: Event, connection: Connection, exchange: Exchange
 @stated_rule()
 @each(_after_handshake)
 def version_header_negotiated(event: Event, connection: Connection, _exchange: Exchange) -> Opinion:
-    """Judge each request that has the header, once initialize was answered."""
+    """Check that MCP-Protocol-Version, where present, names the negotiated revision after the handshake."""
     header = event.headers.get("mcp-protocol-version")
     if header is None or connection.modern or connection.hello is None:
         return UNDECIDED
@@ -96,7 +96,7 @@ def version_header_negotiated(event: Event, connection: Connection, _exchange: E
 
 @stated_rule()
 def session_id_sent(history: History) -> Iterator[Verdict]:
-    """Judge each request after the handshake."""
+    """Check that each request after the handshake has the session id that the server assigned, if it assigned one."""
     for connection in over_http(legacy(history)):
         if connection.session is None or connection.hello is None:
             continue
@@ -112,7 +112,7 @@ def session_id_sent(history: History) -> Iterator[Verdict]:
 
 @stated_rule()
 def session_restarted_after_404(history: History) -> Iterator[Verdict]:
-    """Judge the first POST after a 404, leaving out those that were on their way."""
+    """Check that the first POST after a 404 begins a new session; POSTs that were already on their way are ignored."""
     # The new session is a connection of its own in the transcript, so all exchanges are put in one order.
     everything = [exchange for connection in over_http(iter(history)) for exchange in connection.exchanges.values()]
     ended = None
@@ -131,7 +131,7 @@ def session_restarted_after_404(history: History) -> Iterator[Verdict]:
 
 
 SETTLED: Final = 1.0
-"""Seconds after a 404 in which requests that were on their way may still name the session (chosen)."""
+"""How long after a 404 requests that were on their way may still name the session, in seconds: an arbitrary choice."""
 
 
 @stated_rule(
@@ -140,7 +140,7 @@ SETTLED: Final = 1.0
 )
 @each(http_requests(legacy))
 def last_event_id_real(event: Event, connection: Connection, _exchange: Exchange) -> Opinion:
-    """Judge each request with the header."""
+    """Check that each Last-Event-ID header names an event that the server sent."""
     named = event.headers.get("last-event-id")
     if named is None:
         return UNDECIDED
@@ -155,7 +155,7 @@ def last_event_id_real(event: Event, connection: Connection, _exchange: Exchange
 )
 @each(http_requests(modern))
 def request_headers_sent(event: Event, connection: Connection, exchange: Exchange) -> Opinion:
-    """Judge each POST with a request."""
+    """Check that the metadata headers of each POST with a request agree with its body."""
     body = exchange.sent[0].message if exchange.sent else None
     # For notifications the specification defines no headers (Sending Messages), and `initialize` asks whether the
     # server is of the legacy era.
@@ -178,7 +178,7 @@ def request_headers_sent(event: Event, connection: Connection, exchange: Exchang
 @stated_rule(sentence="A client sends each annotated argument as a header of its own, and none that is not there.")
 @each(called_over_http)
 def parameter_headers_sent(event: Event, connection: Connection, params: dict[str, Any]) -> Opinion:
-    """Judge each call of a listed tool whose schema names headers."""
+    """Check that each call of a listed tool has a header for each argument that its schema annotates, and no others."""
     # A client can only go by the definition that it had when it called; and `bad_header_annotation_refused` judges
     # calls of a tool with a wrong annotation.
     parameters = parameters_of(tools_at(connection, event).get(str(params.get("name")), {}))

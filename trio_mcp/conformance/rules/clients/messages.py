@@ -1,4 +1,4 @@
-"""Messages of a client: everything that it writes is a message, and each request has an id of its own."""
+"""Rules for a client's messages: everything it writes is a valid message, and each request has an id of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trio_mcp.conformance.transcript.events import Event
 @stated_rule(who="client", older="basic#messages")
 @each(sent)
 def client_messages_valid(event: Event, _: Connection) -> Opinion:
-    """Judge each JSON value of the client; a batch by its parts."""
+    """Require that each JSON value from the client, or each part of a batch, is a JSON-RPC 2.0 message."""
     message = event.message
     known = is_request(message) or is_notification(message) or is_response(message)
     kept = known and message.get("jsonrpc") == "2.0"
@@ -37,7 +37,7 @@ def client_messages_valid(event: Event, _: Connection) -> Opinion:
     sentence="A client uses the id of a request once in a session; in the modern era, again only after the response.",
 )
 def client_ids_unique(history: History) -> Iterator[Verdict]:
-    """Judge each request; 1 and "1" are different ids. In the modern era, ids of answered requests are free again."""
+    """Check that no request reuses an id; 1 and "1" differ. In the modern era, ids of ended requests are free again."""
     for connection in history:
         seen: dict[Any, RecordedRequest] = {}
         for asked in connection.requests:
@@ -59,13 +59,13 @@ def _is_over(connection: Connection, before: RecordedRequest, asked: RecordedReq
     return any(connection.position(event) < place for event in ends if event is not None)
 
 
-# 2024-11-05 says nothing of batches, which JSON-RPC has.
+# 2024-11-05 doesn't mention batches, which JSON-RPC itself allows.
 BATCHES: Final = ("2024-11-05", "2025-03-26")
 
 
 @stated_rule(who="client", since="2025-06-18", sentence="A client sends no batches, which only 2025-03-26 has.")
 def client_sends_no_batch(history: History) -> Iterator[Verdict]:
-    """Judge each JSON value of the client."""
+    """Check that the client sends no batch in a revision that has none."""
     for connection in history:
         if connection.revision not in BATCHES:
             for event in connection.messages("client"):
@@ -74,7 +74,7 @@ def client_sends_no_batch(history: History) -> Iterator[Verdict]:
 
 @stated_rule()
 def stdin_clean(history: History) -> Iterator[Verdict]:
-    """Judge all that came over stdio, or another stream of lines."""
+    """Check that everything the client wrote is JSON, over stdio or another transport that carries lines."""
     for connection in history:
         if connection.transport in ("stdio", "memory", "tcp", "tls", "unix"):
             for event in connection.events:

@@ -1,4 +1,4 @@
-"""The opening: which request comes first, and which features of the server are used afterwards."""
+"""Rules for the opening of a session: which request comes first, and which server features are used afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trio_mcp.types.methods import method_spec
 
 
 def _openings(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
-    """Yield the first request of each connection of the legacy era, apart from probes for the modern one."""
+    """Yield the first request of each connection in the legacy era, apart from probes for the modern era."""
     for connection in history:
         # A client of both eras tries the modern one first, with `server/discover` or any request (Backward
         # Compatibility).
@@ -33,7 +33,7 @@ def _openings(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
 )
 @each(_openings)
 def initialize_first(_: Event, asked: RecordedRequest) -> Opinion:
-    """Judge the first request of each connection; a probe for the modern era may come before it."""
+    """Require a complete initialize as the first request; a probe for the modern era may come before it."""
     if asked.method != "initialize":
         return f"the first request is {asked.method}"
     wanted = {"protocolVersion": str, "capabilities": dict, "clientInfo": dict}
@@ -43,7 +43,7 @@ def initialize_first(_: Event, asked: RecordedRequest) -> Opinion:
 
 @stated_rule()
 def initialize_version_supported(history: History) -> Iterator[Verdict]:
-    """Judge each initialize; which versions the client really speaks can't be seen."""
+    """Check that each initialize names a version that exists; which ones the client really supports can't be seen."""
     for _, asked in history.requests("initialize"):
         version = asked.params.get("protocolVersion")
         # A version that this kit does not have may be a later one.
@@ -53,10 +53,10 @@ def initialize_version_supported(history: History) -> Iterator[Verdict]:
 
 @stated_rule()
 def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
-    """Judge what the client sent between initialize and its result."""
+    """Check that the client sent no request but pings between initialize and its result."""
     for answer, connection, hello in greeted(history):
         for asked in connection.requests:
-            # Messages that arrive before the response leaves can't have waited for it, whatever crosses on the way.
+            # Messages that arrive before the response is sent can't have waited for it, whatever crosses on the way.
             if connection.position(hello.event) < connection.position(asked.event) < connection.position(answer):
                 problem = f"{asked.method} was sent before initialize was answered"
                 yield judged(asked.method == "ping", asked.event, problem)
@@ -66,7 +66,7 @@ def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
 @stated_rule()
 @each(greeted)
 def initialized_sent(answer: Event, connection: Connection, _hello: RecordedRequest) -> Opinion:
-    """Judge the first message after the result, if the agreed version exists."""
+    """Require notifications/initialized as the first message after initialize succeeds with a version that exists."""
     first = next((event for event in after(connection, answer) if not _is_allowed_early(event.message)), None)
     # If the version doesn't exist, the client should leave instead, which `version_mismatch_disconnects` judges.
     if first is None or connection.revision not in SPEAKABLE:
@@ -90,17 +90,17 @@ def _is_allowed_early(message: Any) -> bool:
 @stated_rule()
 @each(greeted)
 def version_mismatch_disconnects(answer: Event, connection: Connection, _hello: RecordedRequest) -> Opinion:
-    """Judge what the client sends after the server agreed to a version that does not exist."""
+    """Check that the client sends no more requests after the server responded with a version that does not exist."""
     if connection.revision in SPEAKABLE:
         return UNDECIDED
-    # Only a request shows that the client goes on: a cancellation or a notification may be part of leaving.
+    # Only a request shows that the client carries on: a cancellation or a notification may be part of leaving.
     went_on = next((event for event in after(connection, answer) if is_request(event.message)), None)
     return None if went_on is None else broken(went_on, f"it goes on in version {connection.revision!r}")
 
 
 @stated_rule(who="client", sentence="A client uses only what the server has declared.")
 def client_capabilities_respected(history: History) -> Iterator[Verdict]:
-    """Judge the requests that need a capability of the server, once the client knows which it has."""
+    """Check that the client uses only capabilities that the server declared, once it has received the declaration."""
     for connection in history:
         known = next(
             (a for a in connection.requests if a.method in ("initialize", "server/discover") and a.result), None

@@ -1,4 +1,4 @@
-"""Replies: how a client responds when a server asks."""
+"""Rules for replies: how a client responds to a server's requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 
 def _asked(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
-    """Yield the first response to each request of a server of the legacy era, or the mark that says that none came."""
+    """Yield each request of a server in the legacy era, with its first response or the mark that says none came."""
     for connection in legacy(history):
         for asked in connection.questions:
             event = asked.answers[0] if asked.answers else asked.overdue
@@ -42,7 +42,7 @@ def _asked(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
 )
 @each(_asked)
 def questions_answered(_: Event, asked: RecordedRequest) -> Opinion:
-    """Judge each request of the server that was not cancelled."""
+    """Require exactly one response to each request of the server that was not cancelled."""
     # The reply to a cancelled request may have been on its way, or left out: both are right.
     if asked.cancelled is not None:
         return UNDECIDED
@@ -55,7 +55,7 @@ def questions_answered(_: Event, asked: RecordedRequest) -> Opinion:
 
 @stated_rule(who="client", section="basic#responses", sentence="A client answers nothing that it was not asked.")
 def answers_are_asked_for(history: History) -> Iterator[Verdict]:
-    """Judge each response of the client by its id."""
+    """Check that each response of the client has the id of a request of the server."""
     for connection in history:
         ids = {id_key(asked.id) for asked in connection.questions}
         for event in messages_of(connection, "client"):
@@ -67,7 +67,7 @@ def answers_are_asked_for(history: History) -> Iterator[Verdict]:
 @stated_rule(who="client", sentence="A client answers a ping with an empty result.")
 @each(_asked)
 def client_ping_answered(_: Event, asked: RecordedRequest) -> Opinion:
-    """Judge each ping of the server that was answered, or is overdue."""
+    """Require a result for each ping of the server."""
     if asked.method != "ping":
         return UNDECIDED
     # This rule requires only a result; its members, such as `_meta`, are judged by other rules.
@@ -84,7 +84,7 @@ def client_ping_answered(_: Event, asked: RecordedRequest) -> Opinion:
 )
 @each(_asked)
 def client_method_not_found(_: Event, asked: RecordedRequest) -> Opinion:
-    """Judge the responses to methods that no revision has."""
+    """Require the error -32601 in the response to a method that no revision has."""
     if not asked.answers or any(method_spec(revision, asked.method) is not None for revision in REVISIONS):
         return UNDECIDED
     # Version 1 of the Python SDK sends -32602. MCP names -32601 only for roots, JSON-RPC for every method, so this is a
@@ -101,7 +101,7 @@ def client_method_not_found(_: Event, asked: RecordedRequest) -> Opinion:
 )
 @each(replies(*NEEDED, withdrawn=True))
 def client_results_valid(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge the results for sampling, elicitation and roots, in both eras."""
+    """Check that results for sampling, elicitation and roots are valid, in both eras."""
     if reply.result is None:
         return UNDECIDED
     try:
@@ -114,7 +114,7 @@ def client_results_valid(_: Event, reply: QuestionReply) -> Opinion:
 @stated_rule()
 @each(replies("elicitation/create", withdrawn=True))
 def elicitation_answer_conforms(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge accepted forms."""
+    """Check that the content of an accepted form conforms to the requested schema."""
     schema = reply.params.get("requestedSchema")
     if reply.result is None or reply.result.get("action") != "accept" or not isinstance(schema, dict):
         return UNDECIDED
@@ -126,7 +126,7 @@ def elicitation_answer_conforms(_: Event, reply: QuestionReply) -> Opinion:
 @stated_rule(sentence="The URI of a root begins with file://, and does not climb.")
 @each(replies("roots/list", withdrawn=True))
 def root_uri_is_file(_: Event, reply: QuestionReply) -> Opinion:
-    """Judge each list of roots."""
+    """Check that the roots in each list have ``file://`` URIs without ``..`` in their paths."""
     roots = (reply.result or {}).get("roots")
     if not isinstance(roots, list):
         return UNDECIDED

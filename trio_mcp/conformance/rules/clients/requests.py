@@ -1,4 +1,4 @@
-"""Requests: their tokens, cursors and cancellations."""
+"""Rules for a client's requests: their progress tokens, cursors and cancellations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp.types import meta
 
 @stated_rule(who="client", sentence="A progress token is a string or an integer, and not that of another open request.")
 def progress_token_unique(history: History) -> Iterator[Verdict]:
-    """Judge each token; a request is open until its response, or its cancellation, has come."""
+    """Check that no two open requests share a progress token; a request is open until its response or cancellation."""
     for connection in history:
         open_until: dict[Any, int] = {}
         for asked in connection.requests:
@@ -37,7 +37,7 @@ def progress_token_unique(history: History) -> Iterator[Verdict]:
 @stated_rule(who="client")
 @each(notified("client", "notifications/cancelled"))
 def client_cancels_its_own(event: Event, connection: Connection) -> Opinion:
-    """Judge each cancellation by whether its request had been sent; over HTTP, the request may still be under way.
+    """Check that the request that each cancellation names was sent before; over HTTP, it may still be on its way.
 
     Whether the request was still open is not judged, since its response may have crossed the cancellation.
     """
@@ -52,7 +52,7 @@ def client_cancels_its_own(event: Event, connection: Connection) -> Opinion:
 @stated_rule()
 @each(notified("client", "notifications/cancelled"))
 def initialize_not_cancelled(event: Event, connection: Connection) -> Opinion:
-    """Judge each cancellation by what it cancels."""
+    """Check that no cancellation in the legacy era names the initialize request."""
     if connection.modern or connection.hello is None:
         return UNDECIDED
     named = params_of(event).get("requestId")
@@ -61,7 +61,7 @@ def initialize_not_cancelled(event: Event, connection: Connection) -> Opinion:
 
 
 def _cursors(history: History) -> Iterator[tuple[Event, Any, bool, bool]]:
-    """Yield each request with a cursor: the cursor, whether it was given on this connection, and whether on any."""
+    """Yield each request with a cursor, and whether the server had given the cursor on this connection, and on any."""
     # Cursors are kept by list: one from `tools/list` means nothing to `prompts/list`, even if the texts are equal.
     everywhere: set[tuple[str, str]] = set()
     for connection in history:
@@ -78,7 +78,7 @@ def _cursors(history: History) -> Iterator[tuple[Event, Any, bool, bool]]:
 @stated_rule(sentence="A client sends a cursor as it came, for the list that it came with.")
 @each(_cursors)
 def cursor_echoed(_: Event, cursor: Any, _here: bool, given: bool) -> Opinion:
-    """Judge each cursor against those that the server gave before, on any connection."""
+    """Check that the server gave each cursor before, for the same list, on any connection."""
     # All connections count, because `cursor_not_kept` judges a cursor of another session, and each fault is reported
     # once.
     return None if given else f"the cursor {cursor!r} was never given"
@@ -87,7 +87,7 @@ def cursor_echoed(_: Event, cursor: Any, _here: bool, given: bool) -> Opinion:
 @stated_rule()
 @each(_cursors)
 def cursor_not_kept(_: Event, cursor: Any, here: bool, given: bool) -> Opinion:
-    """Judge each cursor that the server gave on some connection."""
+    """Check that a cursor that the server has given is used only on the connection on which it was given."""
     if not given:
         return UNDECIDED
     return None if here else f"the cursor {cursor!r} was given in another session"

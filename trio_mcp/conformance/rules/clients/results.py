@@ -1,4 +1,4 @@
-"""Results and lists: how a client handles what a server sends, as far as its next messages show."""
+"""Rules for results and lists: how a client handles what a server sends, as far as its next messages show."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from trio_mcp.http.headers import decode_value
 from trio_mcp.types import meta
 
 MOST: Final = 2**53 - 1
-"""The largest integer up to which a double represents all integers exactly."""
+"""The largest safe integer: a double represents every integer up to this one exactly."""
 
 
 @stated_rule()
 def missing_result_type_complete(history: History) -> Iterator[Verdict]:
-    """Judge each result without a type, until a result asks for input: an earlier retry must be for an untyped one."""
+    """Check that a result without a type is taken as complete: until another one asks for input, nothing is retried."""
     for connection in modern(history):
         untyped: Event | None = None
         for asked in connection.requests:
@@ -54,9 +54,10 @@ def missing_result_type_complete(history: History) -> Iterator[Verdict]:
 
 @stated_rule()
 def empty_cursor_followed(history: History) -> Iterator[Verdict]:
-    """Judge each page with an empty cursor, if the client follows all other cursors of its lists.
+    """Require a request for the next page after an empty cursor, if the client follows all other cursors of its lists.
 
-    Connections on which the server sent something malformed are left out: the client may have dropped more than that.
+    Connections on which the server sent malformed messages are left out: the client may have dropped other messages
+    along with them.
     """
     for connection in filter(_is_clean, history):
         lists = [asked for asked in connection.requests if asked.method in LISTS]
@@ -73,7 +74,7 @@ def empty_cursor_followed(history: History) -> Iterator[Verdict]:
 
 
 def _is_clean(connection: Connection) -> bool:
-    """Return whether a client must understand everything that the server has sent."""
+    """Return whether everything that the server sent is a message that a client must understand."""
     ids = {id_key(asked.id) for asked in connection.requests}
     messages = [event.message for event in connection.messages("server")]
     return all(
@@ -83,7 +84,7 @@ def _is_clean(connection: Connection) -> bool:
 
 
 def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
-    """Yield the messages of clients that have a `_meta`, with it."""
+    """Yield each client message that has a `_meta`, together with the `_meta`."""
     for event, _ in sent(history):
         message = object_of(event.message)
         found = object_of(message.get("params", message.get("result"))).get("_meta")
@@ -97,7 +98,7 @@ def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
 )
 @each(_metas)
 def client_meta_keys_well_formed(_: Event, found: dict[str, Any]) -> Opinion:
-    """Judge the `_meta` of what the client sends."""
+    """Check that the `_meta` keys in the client's messages are well formed."""
     wrong = next((key for key in found if not meta.is_valid_key(key)), None)
     return None if wrong is None else f"the _meta key {wrong!r:.80} is malformed"
 
@@ -105,7 +106,7 @@ def client_meta_keys_well_formed(_: Event, found: dict[str, Any]) -> Opinion:
 @stated_rule(who="client")
 @each(_metas)
 def client_extension_names(_: Event, found: dict[str, Any]) -> Opinion:
-    """Judge the extensions that a client declares."""
+    """Check that the extensions that a client declares have valid names, with a prefix."""
     names = object_of(found.get(meta.CLIENT_CAPABILITIES)).get("extensions")
     if not isinstance(names, dict):
         return UNDECIDED
@@ -118,7 +119,7 @@ def client_extension_names(_: Event, found: dict[str, Any]) -> Opinion:
 
 @stated_rule()
 def header_integer_safe(history: History) -> Iterator[Verdict]:
-    """Judge each header of an annotated integer."""
+    """Check that each annotated integer sent as a header is one that a double represents exactly."""
     for event, connection, params in called_over_http(history):
         for parameter in parameters_of(connection.tools.get(str(params.get("name")), {})) or ():
             value, name = parameter.value_in(params.get("arguments")), parameter.header.lower()
@@ -131,10 +132,10 @@ def header_integer_safe(history: History) -> Iterator[Verdict]:
 @stated_rule()
 @each(called_over_http)
 def bad_header_annotation_refused(event: Event, connection: Connection, params: dict[str, Any]) -> Opinion:
-    """Judge each call of a tool, once a tool with a wrong annotation was listed."""
+    """Check that, once a tool with a wrong header annotation was listed, the client does not call that tool."""
     name = params.get("name")
     refused = {name for name, tool in tools_at(connection, event).items() if parameters_of(tool) is None}
-    # As long as all the server's tools are in order, nothing shows whether a client checks them.
+    # As long as all the server's tools are valid, nothing shows whether a client checks them.
     if not refused:
         return UNDECIDED
     return f"it calls {name!r}" if name in refused else None
@@ -142,7 +143,7 @@ def bad_header_annotation_refused(event: Event, connection: Connection, params: 
 
 @stated_rule()
 def retry_respected(history: History) -> Iterator[Verdict]:
-    """Judge each GET that resumes a stream whose last event said how long to wait."""
+    """Check that a client that resumes a stream has waited as long as the ``retry`` field of the last event said."""
     for connection in over_http(iter(history)):
         waits: dict[str, tuple[float, float]] = {}
         for event in connection.events:
@@ -164,7 +165,7 @@ def retry_respected(history: History) -> Iterator[Verdict]:
 
 @stated_rule()
 def answer_content_types_read(history: History) -> Iterator[Verdict]:
-    """Judge the first result: a client that can't read it tries the other era, or begins again without a reason."""
+    """Check that the client could read the first result: one that can't would send initialize again."""
     # After a 404, the specification requires a new handshake (Session Management).
     ended = any(exchange.status == 404 for each in history for exchange in each.exchanges.values())
     connections = [*over_http(iter(history))]

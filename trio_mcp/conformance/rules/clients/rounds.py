@@ -1,4 +1,4 @@
-"""The modern era: what each request declares, and how it is sent again with input."""
+"""Rules for clients in the modern era: what each request declares, and how it is sent again with input."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trio_mcp.types import meta
 
 
 def _requests(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
-    """Yield the requests of the modern era."""
+    """Yield the client's requests in the modern era."""
     for connection in modern(history):
         # A client of both eras may open with `initialize` for an older server, which has none of these fields.
         yield from ((asked.event, asked) for asked in connection.requests if asked.method != "initialize")
 
 
 def _retries(history: History) -> Iterator[tuple[Event, RecordedRequest, RecordedRequest]]:
-    """Yield the retries of the modern era: the request before, and the retry."""
+    """Yield the retries in the modern era, each with the original request."""
     for connection in modern(history):
         yield from ((retry.event, before, retry) for before, retry in retries(connection))
 
@@ -30,7 +30,7 @@ def _retries(history: History) -> Iterator[tuple[Event, RecordedRequest, Recorde
 @stated_rule(sentence="Each request names the version and the client's capabilities in its _meta.")
 @each(_requests)
 def request_meta_complete(_: Event, asked: RecordedRequest) -> Opinion:
-    """Judge each request of a client of the modern era."""
+    """Require the protocol version and the client's capabilities in the `_meta` of each request of the modern era."""
     version, declared = asked.meta.get(meta.PROTOCOL_VERSION), asked.meta.get(meta.CLIENT_CAPABILITIES)
     kept = isinstance(version, str) and isinstance(declared, dict)
     return None if kept else "its _meta lacks the version or the capabilities"
@@ -39,14 +39,14 @@ def request_meta_complete(_: Event, asked: RecordedRequest) -> Opinion:
 @stated_rule()
 @each(_requests)
 def client_info_sent(_: Event, asked: RecordedRequest) -> Opinion:
-    """Judge each request of a client of the modern era."""
+    """Require ``clientInfo`` in the `_meta` of each request of the modern era."""
     return None if isinstance(asked.meta.get(meta.CLIENT_INFO), dict) else "its _meta lacks clientInfo"
 
 
 @stated_rule(sentence="A client sends no responses.")
 @each(sent)
 def no_client_responses(event: Event, connection: Connection) -> Opinion:
-    """Judge each message of a client of the modern era."""
+    """Check that a client in the modern era sends no response."""
     if not connection.modern:
         return UNDECIDED
     return "it is a response" if is_response(event.message) else None
@@ -54,9 +54,9 @@ def no_client_responses(event: Event, connection: Connection) -> Opinion:
 
 @stated_rule(sentence="A retry brings back the state that the server gave, exactly, and none if it gave none.")
 def request_state_echoed(history: History) -> Iterator[Verdict]:
-    """Judge each request with a state or with answers."""
+    """Check that a state in a request was given by the server, and that a retry has the state if one was given."""
     for connection in modern(history):
-        # Several requests may have rounds open at once, so any state that was given will do.
+        # Several requests may be waiting for their retries at once, so any state that was given will do.
         given = [a.result["requestState"] for a in connection.requests if a.result and "requestState" in a.result]
         for asked in connection.requests:
             if "requestState" in asked.params:
@@ -71,7 +71,7 @@ def request_state_echoed(history: History) -> Iterator[Verdict]:
 @stated_rule()
 @each(_retries)
 def retry_has_new_id(_: Event, before: RecordedRequest, retry: RecordedRequest) -> Opinion:
-    """Judge each retry."""
+    """Check that each retry has an id other than that of the request it repeats."""
     # Usually an id may be used again after its response, but MRTR requires a new one for a retry.
     return f"it has the id {retry.id!r} of the first request" if retry.id == before.id else None
 
@@ -79,7 +79,7 @@ def retry_has_new_id(_: Event, before: RecordedRequest, retry: RecordedRequest) 
 @stated_rule()
 @each(_retries)
 def input_answered(_: Event, before: RecordedRequest, retry: RecordedRequest) -> Opinion:
-    """Judge each retry of a request that was answered with questions."""
+    """Check that each retry answers all the questions with which the server responded."""
     wanted = object_of((before.result or {}).get("inputRequests"))
     # Answers to questions that weren't asked are not an error: a server should ignore them (Error Handling).
     missing = sorted(wanted.keys() - object_of(retry.params.get("inputResponses")).keys())

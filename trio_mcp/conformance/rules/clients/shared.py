@@ -1,4 +1,4 @@
-"""Helpers that the rules for clients share: connections by era, messages in order, and occasions of several modules."""
+"""Helpers that the rules for clients share: connections by era, messages in order, and common occasions for rules."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def modern(history: History) -> Iterator[Connection]:
 
 
 def over_http(connections: Iterator[Connection]) -> Iterator[Connection]:
-    """Yield the connections that are over Streamable HTTP."""
+    """Yield only the connections that use Streamable HTTP."""
     return (connection for connection in connections if connection.transport == "http")
 
 
 def greeted(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
-    """Yield the result of the handshake of each connection of the legacy era, the connection, and the request."""
+    """Yield the handshake of each connection in the legacy era: its result, the connection, and its request."""
     for connection in legacy(history):
         if connection.hello is not None:
             yield connection.hello.answers[0], connection, connection.hello
 
 
 def sent(history: History) -> Iterator[tuple[Event, Connection]]:
-    """Yield the messages of clients, those of a batch one by one."""
+    """Yield the messages that clients sent, with the parts of a batch one by one."""
     return ((event, connection) for connection in history for event in messages_of(connection, "client"))
 
 
 def http_requests(connections: Callable[[History], Iterator[Connection]]) -> Occasions[Connection, Exchange]:
-    """Return the HTTP requests on these connections as occasions."""
+    """Return, as occasions for a rule, the HTTP requests on the selected connections."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
         for connection in over_http(connections(history)):
@@ -62,7 +62,7 @@ def http_requests(connections: Callable[[History], Iterator[Connection]]) -> Occ
 
 
 def called_over_http(history: History) -> Iterator[tuple[Event, Connection, dict[str, Any]]]:
-    """Yield the tool calls of the modern era over HTTP: the head of the request, the connection and the parameters."""
+    """Yield the tool calls over HTTP in the modern era: the HTTP request, the connection and the call's parameters."""
     for event, connection, exchange in http_requests(modern)(history):
         body = exchange.sent[0].message if exchange.sent else None
         if is_request(body) and body["method"] == "tools/call" and isinstance(body.get("params"), dict):
@@ -70,24 +70,24 @@ def called_over_http(history: History) -> Iterator[tuple[Event, Connection, dict
 
 
 def after(connection: Connection, event: Event) -> Iterator[Event]:
-    """Yield the messages that the client sent after an event, those of a batch one by one."""
+    """Yield the messages that the client sent after an event, with the parts of a batch one by one."""
     place = connection.position(event)
     return (each for each in messages_of(connection, "client") if connection.position(each) > place)
 
 
 def tools_at(connection: Connection, event: Event) -> dict[str, dict[str, Any]]:
-    """Return the tools that the server had listed when something was sent, by name."""
+    """Return the tools, by name, that the server had listed by the time of an event."""
     found: dict[str, dict[str, Any]] = {}
     place = connection.position(event)
     for asked in connection.requests:
         if asked.method == "tools/list" and asked.result and connection.position(asked.answers[0]) < place:
-            # Tools are added one by one, because a page has only some of them, and says nothing about the others.
+            # Tools are added page by page, because one page lists only some of them.
             found |= {str(tool.get("name")): tool for tool in objects_of(asked.result.get("tools"))}
     return found
 
 
 def parameters_of(tool: dict[str, Any]) -> Sequence[ParameterHeader] | None:
-    """Return the parameters of a tool that are sent as headers; None if the annotations for that break the rules."""
+    """Return the parameters of a tool that are sent as headers, or None if their annotations are invalid."""
     try:
         return parameter_headers(tool.get("inputSchema"))
     except ValueError:
@@ -95,9 +95,10 @@ def parameters_of(tool: dict[str, Any]) -> Sequence[ParameterHeader] | None:
 
 
 def retries(connection: Connection) -> Iterator[tuple[RecordedRequest, RecordedRequest]]:
-    """Yield each request that was answered with questions, and the request that retries it.
+    """Yield each request to which the server responded with questions, and the request that retries it.
 
-    A retry is recognized by the state that it brings back, or else as the first request with answers for its subject.
+    A retry is recognized by the request state that it sends back, or else as the first request with answers that has
+    the same method and subject.
     """
     asking: list[RecordedRequest] = []
     for asked in connection.requests:
@@ -106,11 +107,11 @@ def retries(connection: Connection) -> Iterator[tuple[RecordedRequest, RecordedR
             # call.
             same = [each for each in asking if each.method == asked.method and subject_of(each) == subject_of(asked)]
             state = asked.params.get("requestState")
-            # If the state was changed, or belongs to no round, the oldest open round for the same thing is taken.
+            # If the state was changed, or belongs to no request, the oldest waiting one for the same subject is taken.
             found = [each for each in same if (each.result or {}).get("requestState") == state] or same
             if found:
                 yield found[0], asked
-                # A round is retried once, so the next retry belongs to the next round.
+                # A request is retried once, so the next retry belongs to the next one.
                 asking.remove(found[0])
         if asked.result is not None and asked.result.get("resultType") == "input_required":
             asking.append(asked)

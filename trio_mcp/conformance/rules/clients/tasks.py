@@ -1,4 +1,4 @@
-"""Tasks of 2025-11-25: when a client may ask for one, and how it ends one."""
+"""Rules for the tasks of 2025-11-25: when a client may ask for one, and how it cancels one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REVISIONS: Final = ["2025-11-25"]
 
 
 def _calls(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
-    """Yield the tool calls of 2025-11-25."""
+    """Yield the tool calls on connections that agreed on revision 2025-11-25."""
     for connection, asked in history.requests("tools/call"):
         if connection.revision in REVISIONS and connection.hello is not None:
             yield asked.event, connection, asked
@@ -26,7 +26,7 @@ def _calls(history: History) -> Iterator[tuple[Event, Connection, RecordedReques
 @stated_rule(sentence="A client makes tasks only of requests for which the server has declared it.")
 @each(_calls)
 def client_task_within_capabilities(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    """Judge each tool call."""
+    """Check that a tool call asks for a task only if the server declares tasks for tool calls."""
     kept = "task" not in asked.params or declares(connection.server_capabilities, "tasks.requests.tools.call")
     return None if kept else "it asks for a task, but the server does not declare tasks for tool calls"
 
@@ -36,11 +36,11 @@ def client_task_within_capabilities(_: Event, connection: Connection, asked: Rec
 )
 @each(_calls)
 def client_task_tool_support(event: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    """Judge each call of a listed tool of a server that can run tools as tasks."""
+    """Check that each call of a listed tool asks for a task as the tool's ``taskSupport`` requires or allows."""
     # Without the capability no tool may be called as a task, whatever it says itself; the rule above judges that.
     offered = declares(connection.server_capabilities, "tasks.requests.tools.call")
     tool = tools_at(connection, event).get(str(asked.params.get("name"))) if offered else None
-    # A client can't know about a tool that was not listed, and may call it as it was told.
+    # A client can't know whether a tool that was not listed supports tasks, so it may call the tool either way.
     if tool is None:
         return UNDECIDED
     support = object_of(tool.get("execution")).get("taskSupport", "forbidden")
@@ -51,7 +51,7 @@ def client_task_tool_support(event: Event, connection: Connection, asked: Record
 @stated_rule(who="client")
 @each(notified("client", "notifications/cancelled"))
 def client_task_cancelled_by_method(event: Event, connection: Connection) -> Opinion:
-    """Judge each cancellation by whether its request had become a task before."""
+    """Check that no notifications/cancelled names a request that had already become a task."""
     if connection.revision not in REVISIONS or connection.hello is None:
         return UNDECIDED
     named = params_of(event).get("requestId")

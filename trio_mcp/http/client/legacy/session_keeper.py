@@ -1,6 +1,6 @@
 """Sessions of the legacy era: opening, listening to and ending them, and replacing those that the server has lost.
 
-L: 2025-11-25 `basic/transports`; S: 2026-07-28 `basic/transports/streamable-http`.
+In references, L is 2025-11-25 `basic/transports`, and S is 2026-07-28 `basic/transports/streamable-http`.
 """
 
 from __future__ import annotations
@@ -36,24 +36,26 @@ from trio_mcp.stopwatch import current_stopwatch
 __all__ = ["LegacySession", "LegacySessions"]
 
 MIN_WAIT: Final = 0.1
-"""Seconds between two attempts to resume a stream, whatever the server asks for. Chosen: ``retry: 0`` must not make
+"""Seconds between two attempts to resume a stream, whatever the server asks for (arbitrary): ``retry: 0`` must not make
 the client reconnect in a tight loop."""
 MAX_MIN_WAIT: Final = 3.0
-"""Seconds up to which `MIN_WAIT` is doubled while the connections bring no message, however well they end. Chosen: a
-server that makes its client reconnect endlessly then costs little, and its messages still arrive soon enough."""
+"""Seconds up to which `MIN_WAIT` is doubled while the connections bring no message, even if they end normally
+(arbitrary): a server that makes its client reconnect endlessly then costs little, and its messages still arrive soon
+enough."""
 RENEWAL_TIMEOUT: Final = 30.0
-"""Seconds for a server to open a new session. An arbitrary choice."""
+"""Seconds that a server may take to open a new session (arbitrary)."""
 LISTENING_PATIENCE: Final = 0.5
-"""Seconds that the first requests of a session wait for the stream of the server's own messages. Chosen: many servers
-drop messages that have no stream, so a question asked before the stream is open would never arrive. But some servers
-respond to the GET only when they have a first message."""
+"""Seconds that the first requests of a session wait for the stream of the server's own messages (arbitrary).
+
+Many servers drop messages for which no stream is open, so a question asked too early would never arrive; but some
+servers respond to the GET only when they have a first message."""
 UNASKED_INTERVAL: Final = 60.0
-"""Seconds between two sessions that are opened only to receive the server's own messages. An arbitrary choice."""
+"""Seconds between two sessions that are opened only to receive the server's own messages (arbitrary)."""
 
 # The kinds of trouble that may pass, so that resuming a stream is worth another attempt.
 _HOPEFUL: Final = frozenset({"busy", "gateway"})
 # Event ids that can be sent back unchanged in a header: a field value loses the spaces around it (RFC 9110, section
-# 5.5). A session id has only visible ASCII characters (L, Session Management). The lengths are chosen.
+# 5.5). A session id has only visible ASCII characters (L, Session Management). The lengths are arbitrary.
 _EVENT_ID = re.compile(r"(?=.{1,4096}\Z)[\x21-\x7e]+(?: +[\x21-\x7e]+)*")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 
@@ -63,10 +65,10 @@ class EventStream:
     """One stream of events, over as many connections as it takes.
 
     Attributes:
-        session: The session that it belongs to.
+        session: The session that the stream belongs to.
         decoder: The decoder of the current or last connection.
         take: Takes each event; returns True when no more events are wanted.
-        opened: Whether it has been open at least once.
+        opened: Whether the stream has been open at least once.
         answered: Set when `follow` has received a first HTTP response, of any status.
     """
 
@@ -80,13 +82,13 @@ class EventStream:
     _useful: bool = False
 
     async def follow(self, *, at_once: bool) -> None:
-        """Connect, read, and reconnect until nothing more is wanted.
+        """Connect, read, and reconnect until no more events are wanted.
 
         Args:
             at_once: Whether to make the first connection without waiting.
 
         Raises:
-            HttpError: If the server refuses.
+            HttpError: If the server refuses the stream, and not only for the moment.
             TransportError: If all attempts failed.
         """
         remote, attempt, asked = self.session.keeper.remote, 0, self.decoder.retry
@@ -191,7 +193,7 @@ class LegacySession:
         await EventStream(self, decoder, take).follow(at_once=False)
 
     async def announced(self) -> None:
-        """Start to listen to the server, and wait a moment for it to respond."""
+        """Start listening for the server's own messages, and wait a moment for the server to respond."""
         answered = trio.Event()
         self.keeper.remote.nursery.start_soon(self._listen, answered)
         with trio.move_on_after(LISTENING_PATIENCE):
@@ -229,7 +231,7 @@ class LegacySession:
 
 @attrs.define(eq=False)
 class _Renewal:
-    """A new session being opened, and the error if that failed."""
+    """A new session that is being opened, and the error if that has failed."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
     error: TrioMcpError | None = None
@@ -256,7 +258,7 @@ class LegacySessions:
         remote.mends["not_streamable"] = self._go_over
 
     async def before(self, request: Request) -> LegacySession | None:
-        """Start over if it is ``initialize``; delay any other request until ``notifications/initialized`` is sent."""
+        """Start over before ``initialize``; delay other requests until ``notifications/initialized`` has been sent."""
         url = self.remote.wire.url
         if request.method == "initialize":
             if self.session is not None:
@@ -274,10 +276,10 @@ class LegacySessions:
         self._ready = done
 
     async def announce(self, notification: Notification) -> None:
-        """Send ``notifications/initialized``; open another session if the server has forgotten this one by then.
+        """Send ``notifications/initialized``; open another session if the server has already forgotten this one.
 
         Raises:
-            TrioMcpError: If the server did not accept it.
+            TrioMcpError: If the server did not accept the notification.
         """
         session = self.session
         try:
@@ -291,7 +293,7 @@ class LegacySessions:
             await self._renew(session)
 
     async def end(self) -> None:
-        """End the session with a DELETE; if the connection breaks, with a second one."""
+        """End the session with a DELETE, which is sent once more if the connection breaks."""
         session = self.session
         if session is not None and session.id is not None:
             session.scope.cancel("the link is closed")
@@ -344,8 +346,8 @@ class LegacySessions:
 
     async def renew_unasked(self, lost: LegacySession) -> None:
         """Open a new session only to receive the server's own messages, without a call that needs it."""
-        # There is an interval between two of these: a server that loses every session must not make an idle client open
-        # one after another.
+        # There is an interval between two such sessions: a server that loses every session must not make an idle client
+        # open one after another.
         await trio.sleep_until(self._unasked_from)
         self._unasked_from = trio.current_time() + UNASKED_INTERVAL
         try:
@@ -359,7 +361,7 @@ class LegacySessions:
         If this wait is cancelled, the session is still opened, for the other calls.
 
         Raises:
-            TrioMcpError: If it can't be opened.
+            TrioMcpError: If the new session can't be opened.
         """
         session, renewal = self.session, self._renewal
         # Several calls may find the same loss at different times; only the first may act on it.

@@ -1,6 +1,6 @@
 """The client's end of HTTP+SSE, the transport of 2024-11-05: one stream for incoming messages, POSTs for outgoing ones.
 
-2024-11-05 `basic/transports`, HTTP with SSE. This module can be deleted once there are no such servers left.
+2024-11-05 `basic/transports`, HTTP with SSE. This module can be deleted once no servers of that revision are left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trio_mcp.stopwatch import current_stopwatch
 __all__ = ["endpoint_url", "open_old_stream", "sse_client"]
 
 ENDPOINT_TIMEOUT: Final = 10.0
-"""Seconds for a server to say where to post messages. Chosen: another kind of endpoint may never respond."""
+"""Seconds that a server may take to say where to post messages (arbitrary): another kind of server may never do so."""
 
 
 @contextlib.asynccontextmanager
@@ -44,12 +44,12 @@ async def sse_client(
     http_client: Any = None,
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
 ) -> AsyncIterator[Link]:
-    """Connect to a server over HTTP+SSE; `streamable_http_client` falls back to that by itself.
+    """Connect to a server over HTTP+SSE; `streamable_http_client` falls back to this transport by itself.
 
-    If the event stream ends, the link is lost. When cancelled, or when the block ends, the stream is closed.
+    If the event stream ends, the link is lost. When the block ends or is cancelled, the stream is closed.
 
     Args:
-        url: The server's event stream.
+        url: The URL of the server's event stream.
         headers: Sent with each request.
         auth: Signs in, and authorizes each request: see `trio_mcp.auth`.
         http_client: An ``AsyncClient`` of httpx or httpx2; it is not closed.
@@ -74,7 +74,7 @@ async def open_old_stream(remote: Remote) -> None:
     """Switch a link to HTTP+SSE.
 
     Raises:
-        TransportError: If the server has no such stream.
+        TransportError: If the server has no event stream of that transport.
         RemoteProtocolError: If the endpoint that the server sends is invalid.
     """
     # A task of the link reads the stream, because it must outlive this call.
@@ -122,7 +122,7 @@ def _endpoint(remote: Remote, event: ServerSentEvent | Malformed) -> str:
 
 
 def endpoint_url(stream_url: str, data: bytes) -> str:
-    """Read the ``endpoint`` event: where to post messages (2024-11-05 `basic/transports`, HTTP with SSE).
+    """Return the URL for POSTs that an ``endpoint`` event names (2024-11-05 `basic/transports`, HTTP with SSE).
 
     Raises:
         RemoteProtocolError: If the event is malformed, or leads to another origin, which would get our credentials.

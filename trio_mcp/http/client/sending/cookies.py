@@ -1,4 +1,4 @@
-"""Cookies, within bounds: a load balancer may use one to find the server that holds a session."""
+"""Cookies, within limits: a load balancer may use one to find the server that holds a session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["BoundedCookies", "cookie_for", "keep_cookies"]
 
 MAX_COOKIES: Final = 50
 MAX_COOKIE: Final = 4096
-"""Characters of a name and its value. Both limits are those of RFC 6265, section 6.1."""
+"""The most characters in the name and value of a cookie together.
+
+This limit and `MAX_COOKIES` are those of RFC 6265, section 6.1.
+"""
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -21,12 +24,12 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 class BoundedCookies(CookieJar):
     """A bounded cookie jar: cookies that are too large or can't be sent are ignored.
 
-    A cookie that arrives when there are `MAX_COOKIES` already clears the jar first. A control character other than the
+    If there are `MAX_COOKIES` already, a further cookie first clears the jar. A control character other than the
     tab would make every later request fail; RFC 6265, section 4.1.1, allows none.
     """
 
     def set_cookie(self, cookie: Cookie) -> None:
-        """Keep a cookie, within the limits."""
+        """Keep a cookie, unless it is too large or can't be sent; if the jar is full, clear it first."""
         # The server sets the cookies, so without limits it could make every request ever larger.
         text = cookie.name + (cookie.value or "")
         if len(text) > MAX_COOKIE or _CONTROL.search(text) is not None:
@@ -37,7 +40,7 @@ class BoundedCookies(CookieJar):
 
 
 class _Response:
-    """A response in the form that a cookie jar expects, whose `info` returns the header fields."""
+    """A response in the form that a cookie jar expects: `info` returns the header fields."""
 
     def __init__(self, values: Iterable[str]) -> None:
         self._message = Message()
@@ -55,7 +58,7 @@ def keep_cookies(jar: CookieJar, url: str, values: Iterable[str]) -> None:
 
 
 def cookie_for(jar: CookieJar, url: str) -> str | None:
-    """Return the value of ``Cookie`` for a request."""
+    """Return the value of the ``Cookie`` field for a request to a URL, or None if no cookie applies."""
     request = Request(url)
     jar.add_cookie_header(request)
     return request.get_header("Cookie")

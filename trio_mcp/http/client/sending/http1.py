@@ -1,4 +1,4 @@
-"""A sender over HTTP/1.1, which keeps its connections for further requests."""
+"""A sender of HTTP/1.1 requests, which keeps its connections for further requests."""
 
 from __future__ import annotations
 
@@ -44,10 +44,15 @@ from trio_mcp.tls import tls_problem
 __all__ = ["Http1Sender"]
 
 MAX_KEPT_ALIVE: Final = 100
-"""Connections kept for further requests. Chosen: as many as a link has requests under way at once."""
+"""How many idle connections are kept for further requests.
+
+An arbitrary choice: as many as the requests that a link may have under way at once.
+"""
 EARLIER: Final = 1.5
-"""How long before the server closes an idle connection the client stops using it, in seconds. Chosen: a request must
-arrive in time."""
+"""The margin, in seconds, by which the client gives up an idle connection before the server closes it.
+
+An arbitrary choice: a request must reach the server before that.
+"""
 
 # The methods used here that are idempotent (RFC 9110, section 9.2.2).
 _IDEMPOTENT: Final = frozenset({"GET", "DELETE"})
@@ -61,7 +66,7 @@ class _Failed(Exception):
     """An exchange that failed.
 
     Args:
-        kind: The kind of failure, by the name that httpx has for it.
+        kind: The kind of failure, named after the corresponding exception in httpx.
         text: The reason.
     """
 
@@ -75,7 +80,7 @@ def _kind_of(exc: _Failed | FramingError) -> str:
 
 
 class Http1Sender:
-    """A sender that opens its connections itself, all to one origin.
+    """A sender of HTTP requests that opens its connections itself, all to one origin.
 
     It keeps cookies, because a load balancer may use one to find the server that holds the session.
 
@@ -151,14 +156,14 @@ class Http1Sender:
     def _kept(self) -> OutgoingConnection | None:
         while self._idle:
             connection, end = self._idle.pop()
-            # Otherwise it has expired, or the server is closing it or has sent bytes that no request asked for.
+            # Otherwise the connection has expired, or the server is closing it or has sent bytes without a request.
             if end > trio.current_time() and connection.is_quiet():
                 return connection
             connection.close()
         return None
 
     def _take_back(self, connection: OutgoingConnection, said: str | None) -> None:
-        """Keep a connection for as long as the server said it will (``Keep-Alive``), or else for `KEPT_ALIVE`."""
+        """Keep a connection until shortly before the server closes it (``Keep-Alive``), or else for `KEPT_ALIVE`."""
         timeout = _TIMEOUT.search(said) if said else None
         seconds = KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
         now = trio.current_time()
@@ -188,7 +193,7 @@ class Http1Sender:
         return {**fields, "cookie": ("Cookie", cookie)}
 
     def close(self) -> None:
-        """Close every connection, once no request is under way."""
+        """Close all idle connections; call this only when no request is under way."""
         while self._idle:
             self._idle.pop()[0].close()
 
@@ -196,13 +201,13 @@ class Http1Sender:
 class OutgoingConnection:
     """A connection to a server, for one exchange after another. An exchange that fails closes it.
 
-    During an exchange it is the body of the response.
+    During an exchange, it also serves as the body of the response.
 
     Args:
-        stream: The stream.
+        stream: The stream that carries the exchanges.
         plain: The same stream, or the one below TLS.
-        heads: The parser of the heads of responses.
-        keep: Keeps the connection after an exchange; also gets the value of ``Keep-Alive``.
+        heads: The parser of response heads.
+        keep: Keeps the connection after an exchange; it also gets the value of ``Keep-Alive``, or None.
 
     Attributes:
         incoming: The bytes of the current response.
@@ -239,9 +244,9 @@ class OutgoingConnection:
         self._descriptor = plain.socket.fileno()
         self._poll: Any = None
         if SOCKETS_ARE_FILES:
-            self._poll = select.poll()  # unlike `select`, for any number of descriptors
+            self._poll = select.poll()  # unlike `select`, this works for descriptors of any number
             self._poll.register(self._descriptor, select.POLLIN)
-        # Our own system calls return at once; those of a stream may wait, and give other tasks a turn.
+        # Our own system calls return at once; those of a stream may wait, and let other tasks run.
         self._direct = SOCKETS_ARE_FILES and stream is plain
         self._target = ""
         self.written = False
@@ -250,10 +255,10 @@ class OutgoingConnection:
     async def to(
         cls, place: Destination, heads: ResponseHeads, keep: Callable[[OutgoingConnection, str | None], object]
     ) -> OutgoingConnection:
-        """Connect, with TLS if the place asks for it.
+        """Connect to a destination, with TLS if its URL asks for it.
 
         Raises:
-            _Failed: If that fails.
+            _Failed: If the connection can't be made.
         """
         try:
             plain = await trio.open_tcp_stream(place.host, place.port)
@@ -290,12 +295,12 @@ class OutgoingConnection:
         """Send a request, and return the head of the response.
 
         Args:
-            request: The request.
+            request: The bytes of the request.
             target: The method and the URL for messages.
             written: Called once all of the request has been handed to the system.
 
         Raises:
-            _Failed: If that fails.
+            _Failed: If the connection fails.
             FramingError: If the response is refused.
         """
         self._target, self.written, incoming = target, False, ResponseReader(self._heads)
@@ -316,7 +321,7 @@ class OutgoingConnection:
         """Return the next part of the body; empty at its end.
 
         Raises:
-            Disconnected: If the body broke off.
+            Disconnected: If the connection is lost before the body ends.
         """
         data, incoming = b"", self.incoming
         try:
@@ -339,8 +344,8 @@ class OutgoingConnection:
     async def _write(self, data: bytes) -> None:
         sent = 0
         if self._direct:
-            # The system nearly always takes all of the data at once, which needs no deadline and no turn of the event
-            # loop. If its buffer is full, or the connection is broken, the stream deals with the rest.
+            # The system nearly always takes all of the data at once, which needs no deadline and no iteration of the
+            # event loop. If its buffer is full, or the connection is broken, the stream deals with the rest.
             with contextlib.suppress(OSError):
                 sent = os.write(self._descriptor, data)
         if sent < len(data):
@@ -354,7 +359,7 @@ class OutgoingConnection:
         self.written = True
 
     async def _read(self) -> bytes:
-        """Return the bytes that have arrived; empty if the server has closed the connection and may do so now."""
+        """Wait for bytes, and return them; empty if the server has closed the connection where it may do so."""
         try:
             data = bytes(await (read_socket(self._plain.socket) if self._direct else self._stream.receive_some(CHUNK)))
         except (OSError, trio.BrokenResourceError) as exc:

@@ -1,6 +1,6 @@
 """The bytes of HTTP/1.1 as a client sends and reads them: requests, and the heads and bodies of responses.
 
-It does no I/O.
+This module does no I/O.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Destination:
     """The destination of a request.
 
     Attributes:
-        tls: Whether it is reached over TLS.
+        tls: Whether the host is reached over TLS.
         host: The host to connect to; an IPv6 address without brackets.
         port: The port.
         netloc: The value of ``Host``.
@@ -60,7 +60,7 @@ def place_of(url: str) -> Destination:
     """Return the destination that a URL names.
 
     Raises:
-        ValueError: If it is not an HTTP URL.
+        ValueError: If the URL is not one of ``http`` or ``https``.
     """
     match = _PLAIN.fullmatch(url)
     if match is not None:
@@ -75,7 +75,7 @@ def place_of(url: str) -> Destination:
     except httpx.InvalidURL as exc:
         raise ValueError(str(exc)) from None
     if found.scheme not in _PORTS:
-        raise ValueError(f"the scheme {found.scheme!r} is not one of HTTP")
+        raise ValueError(f"the scheme {found.scheme!r} is neither http nor https")
     return Destination(
         found.scheme == "https",
         found.raw_host.decode("ascii"),
@@ -86,7 +86,7 @@ def place_of(url: str) -> Destination:
 
 
 def head_of(method: str, place: Destination, fields: FieldsByName, size: int) -> bytes:
-    """Return the head of a request whose body has this many bytes.
+    """Return the head of a request with a body of ``size`` bytes.
 
     Raises:
         ValueError: If a field can't be sent.
@@ -108,16 +108,19 @@ def head_of(method: str, place: Destination, fields: FieldsByName, size: int) ->
 # --- responses ----------------------------------------------------------------------------------------------------
 
 MAX_HEAD: Final = 100 * 1024
-"""Bytes that a head may have. Chosen, as in httpcore."""
+"""The largest response head, in bytes. An arbitrary choice, as in httpcore."""
 MAX_FIELDS: Final = 1000
-"""Lines that a head may have (chosen)."""
+"""The most lines that a response head may have. An arbitrary choice."""
 MAX_INTERIM: Final = 100
-"""Responses with a status of 1xx before the final one (chosen)."""
+"""The most responses with a status of 1xx that may come before the final one. An arbitrary choice."""
 MAX_REASON: Final = 200
-"""Characters kept of the reason for refusing a head (chosen)."""
+"""How many characters are kept of the reason for refusing a head. An arbitrary choice."""
 
 MAX_SEEN: Final = 64
-"""Heads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS` lines."""
+"""How many heads are remembered for each link: those with at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` lines.
+
+An arbitrary choice.
+"""
 
 _END = re.compile(rb"\n\r?\n")
 # Lines that differ from one response to the next, if they are valid by themselves and not folded.
@@ -138,10 +141,10 @@ class ResponseHead:
     Attributes:
         status: The status.
         headers: The header fields. They are shared with other responses, so they must not be changed.
-        names: Their names, in lower case.
-        length: Bytes of the body, if a ``Content-Length`` says so.
+        names: The names of the fields as parsed, in lower case; varying fields added to a remembered head are left out.
+        length: The length of the body in bytes, if ``Content-Length`` states it.
         chunked: Whether the body comes in chunks.
-        lasting: Whether the server leaves the connection open.
+        lasting: Whether the server leaves the connection open after the response.
     """
 
     status: int
@@ -154,7 +157,7 @@ class ResponseHead:
 
 @attrs.define(eq=False)
 class ResponseHeads:
-    """A parser of heads that remembers those seen before: a server repeats most of its head in every response."""
+    """A parser of response heads that remembers earlier ones: a server repeats most of its head in every response."""
 
     _seen: dict[bytes, ResponseHead] = attrs.Factory(dict)
 
@@ -162,7 +165,7 @@ class ResponseHeads:
         """Parse a head that ends with an empty line.
 
         Raises:
-            FramingError: If it is refused.
+            FramingError: If the head is refused.
         """
         if len(raw) > MAX_SEEN_SIZE or raw.count(b"\n") > MAX_SEEN_FIELDS:
             return _read(raw)
@@ -222,7 +225,7 @@ def _read(raw: bytes) -> ResponseHead:
 
 @attrs.define(eq=False)
 class ResponseReader:
-    """The bytes of one response, with those of informational responses before it, as they arrive.
+    """A reader of one response, and of the informational responses before it, from bytes as they arrive.
 
     Args:
         heads: The parser of heads.
@@ -251,7 +254,7 @@ class ResponseReader:
         """Take what has arrived, and return the head of the response; None if not all of it has arrived.
 
         Raises:
-            FramingError: If it is refused.
+            FramingError: If the head is refused.
         """
         buffer = self._buffer
         buffer += data
@@ -293,7 +296,7 @@ class ResponseReader:
         """Take what has arrived, return the content in it, and set `complete` at the end of the body.
 
         Raises:
-            FramingError: If its framing is refused.
+            FramingError: If the framing of the body is refused.
         """
         buffer, left = self._buffer, self._left
         if self._chunks is not None:

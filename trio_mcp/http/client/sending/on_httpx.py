@@ -1,4 +1,4 @@
-"""A sender on httpx, or on its fork httpx2 with the same interface: for proxies, and for clients that callers pass.
+"""A sender built on httpx, or its fork httpx2 with the same interface: for proxies, and for clients that callers pass.
 
 Both packages nest async generators. One that is abandoned before its end goes to the garbage collector, which can't
 await, so none is abandoned here.
@@ -35,11 +35,11 @@ from trio_mcp.http.headers import Headers
 __all__ = ["HttpxSender", "disconnected", "parts_of", "proxied_sender", "response_of", "trusting"]
 
 READ_BURST: Final = 64
-"""Parts of a body read before other tasks run. Chosen, as in the session's reader."""
+"""How many parts of a body are read before other tasks run. An arbitrary choice, as in the session's reader."""
 
 
 def disconnected(exc: BaseException, target: str) -> Disconnected:
-    """Translate an exception of httpx."""
+    """Return the error for an exception that httpx has raised."""
     return failure(type(exc).__name__, text_of(exc), target)
 
 
@@ -110,7 +110,7 @@ async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
 
 
 def response_of(response: Any, target: str, failures: tuple[type[Exception], ...]) -> HttpResponse:
-    """Return a response of httpx, whose body has not been read, as an `HttpResponse`."""
+    """Return a response from httpx, with a body that has not been read yet, as an `HttpResponse`."""
     return HttpResponse(
         response.status_code, Headers(response.headers.raw), _HttpxBody(response, target, failures), target
     )
@@ -118,7 +118,7 @@ def response_of(response: Any, target: str, failures: tuple[type[Exception], ...
 
 @attrs.define(eq=False)
 class _HttpxBody:
-    """The body of a response of httpx."""
+    """The body of a response from httpx."""
 
     _response: Any
     _target: str
@@ -186,7 +186,7 @@ def _context(*_sources: str | None) -> ssl.SSLContext:
 
 @functools.cache
 def parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., Any]]:
-    """Return the exceptions that a package raises, and a class for request bodies.
+    """Return the exceptions that httpx or httpx2 raises, and a class for request bodies.
 
     The package's own bodies are async generators, which outlive a cancellation; this class is not a generator.
     """

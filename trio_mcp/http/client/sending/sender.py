@@ -27,21 +27,24 @@ __all__ = [
 ]
 
 CONNECT_TIMEOUT: Final = 30.0
-"""Seconds to connect, and for the server to accept a write. Chosen; the time for a response is up to the session."""
+"""The time limit, in seconds, for connecting, and for each write until the server has accepted it.
+
+An arbitrary choice. The session limits the time for a response.
+"""
 KEPT_ALIVE: Final = 3.0
-"""Seconds for which an idle connection is kept if the server does not say for how long; many keep it for five."""
+"""How many seconds an idle connection is kept if the server does not say how long; many servers keep it for five."""
 
 HeaderFields: TypeAlias = list[tuple[str, str]]
 """The names and values of header fields."""
 Written: TypeAlias = Callable[[], object]
-"""Called when all of a request has been handed to the connection."""
+"""A function that is called when all of a request has been handed to the connection."""
 
-# Failures before anything has been sent, by the names of httpx's exceptions, which are recognized by name, too.
+# Failures before anything has been sent, named like httpx's exceptions, which are recognized by name as well.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
 
 
 def text_of(exc: BaseException) -> str:
-    """Return the text of an exception, or else of its cause.
+    """Return the text of an exception, or of the nearest cause that has a text.
 
     The exception for an untrusted certificate, for example, has no text of its own.
     """
@@ -52,7 +55,7 @@ def text_of(exc: BaseException) -> str:
 
 
 def failure(kind: str, text: str, target: str) -> Disconnected:
-    """Return the error for a kind of failure, which is named like an exception of httpx."""
+    """Return the error for a failure; ``kind`` is the name of the corresponding exception in httpx."""
     error = Disconnected(f"{target} failed: {f'{kind}: {text}' if text else kind}")
     error.sent = kind not in _UNSENT
     return error
@@ -62,10 +65,10 @@ class ResponseBody(Protocol):
     """The body of a response while it arrives."""
 
     async def receive(self) -> bytes:
-        """Return the next part; empty at the end.
+        """Return the next part of the body; empty at its end.
 
         Raises:
-            Disconnected: If the body broke off.
+            Disconnected: If the connection is lost before the body ends.
         """
 
     async def aclose(self) -> None:
@@ -99,7 +102,7 @@ class HttpResponse:
         """Return the next part of the body; empty at its end.
 
         Raises:
-            Disconnected: If the body broke off.
+            Disconnected: If the connection is lost before the body ends.
         """
         if self._rest is not None:
             content, self._rest = self._rest, b""
@@ -111,7 +114,7 @@ class HttpResponse:
 
         Raises:
             MessageTooLarge: If it is longer than ``limit`` bytes.
-            Disconnected: If the body broke off.
+            Disconnected: If the connection is lost before the body ends.
         """
         found = io.BytesIO()  # a list would keep an object for each of the few bytes that a peer may send at a time
         receive = self._body.receive if self._rest is None else self.receive
@@ -128,7 +131,7 @@ class HttpResponse:
         self._rest = content
 
     async def beginning(self, limit: int, seconds: float) -> bytes:
-        """Return the beginning of the body: up to ``limit`` bytes of what arrives within this many seconds."""
+        """Return the beginning of the body: up to ``limit`` bytes of what arrives within ``seconds``."""
         found = bytearray()
         with trio.move_on_after(seconds), contextlib.suppress(Disconnected):
             while len(found) < limit and (chunk := await self.receive()):
@@ -136,7 +139,7 @@ class HttpResponse:
         return bytes(found[:limit])
 
     def masked(self, text: bytes) -> bytes:
-        """Return a text from the server without the request's credentials: some servers repeat what they refuse."""
+        """Return a text from the server with the request's credentials masked: some servers repeat them in refusals."""
         return without_credentials(text, self.asked.values())
 
     async def aclose(self) -> None:

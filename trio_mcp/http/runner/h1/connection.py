@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection, served by one task, which reads a request, runs the application, and continues."""
+"""One HTTP/1.1 connection, served by one task, which reads a request, runs the application, and repeats."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class LeanRunner:
         return AcceptedConnection(self, stream)
 
     async def run(self) -> None:
-        """Watch for clients that leave."""
+        """Watch for clients that leave, until cancelled."""
         await self.hangups.run()
 
     async def end(self) -> None:
         self.ending = True
 
     def response_fields(self) -> Fields:
-        """Return the fields of every response."""
+        """Return the header fields that every response carries."""
         # The date's resolution is a second, so it need not be formatted for every response.
         now = int(time.time())
         if now != self._dated:
@@ -87,10 +87,10 @@ class AsgiExchange(Extras):
     Args:
         connection: The connection.
         head: The head of the request.
-        fields: All its fields.
+        fields: All header fields of the request.
 
     Attributes:
-        begun: Whether anything of a response has been written.
+        begun: Whether any part of a response has been written.
         finished: Whether the whole response has been written.
         lasting: Whether the connection may outlive the exchange; known once the response has begun.
         fault: The status of the refusal, if the framing of the body was refused.
@@ -174,7 +174,7 @@ class AsgiExchange(Extras):
         try:
             data = b"" if incoming.complete else incoming.body()
         except FramingError as exc:
-            # `AcceptedConnection._serve` sends the refusal once the application has ended: this function may not wait.
+            # `AcceptedConnection._serve` sends the refusal once the application has ended: this function must not wait.
             self.fault, self._given = exc.status, True
             self.happened()
             return {"type": "http.disconnect"}
@@ -229,7 +229,7 @@ class AsgiExchange(Extras):
             self._over.set()
 
     def _begin(self, status: int, given: Fields, body: bytes, more: bool) -> bytes:
-        """Decide on the framing, and return the head.
+        """Decide how the response is framed, and return its head.
 
         Raises:
             ValueError: If this is not the head of a final response, or a field could be read as several.
@@ -274,7 +274,7 @@ class AsgiExchange(Extras):
         return head_of(status, fields)
 
     def _is_read(self, more: bool) -> bool:
-        """Return whether the request has been read to its end; drop its rest if the response is complete."""
+        """Return whether the request has been read to its end; drop the rest of it if the response is complete."""
         incoming = self._connection.incoming
         try:
             # Nothing is dropped before the last piece of the response: until then the application may still read it.
@@ -299,7 +299,7 @@ class AsgiExchange(Extras):
 
 
 class AcceptedConnection:
-    """A connection, from its acceptance to its end.
+    """A connection that a client has opened, served over HTTP/1.1 until it ends.
 
     Args:
         shared: The runner, which is the same for all connections.
@@ -327,7 +327,7 @@ class AcceptedConnection:
         self._exchange: AsgiExchange | None = None
         self._idle = True  # no request is under way
         self._left = False  # the client has left
-        self._crowded = 0  # the number of the request after which too much was waiting at the last look; 0 for none
+        self._crowded = 0  # the number of the request after which too much was waiting at the last check, or 0
         self.requests = 0
         self._scope: dict[str, Any] = {}
 
@@ -355,7 +355,7 @@ class AcceptedConnection:
             try:
                 while (found := await self._next_head()) is not None and await self._serve(*found):
                     # No request sees the context variables of the one before it, which may be another principal's, and
-                    # no idle connection keeps them. The copy takes effect at the next turn of this task, before the
+                    # no idle connection keeps them. The copy takes effect when this task next continues, before the
                     # next request.
                     task.context = context.copy()
             finally:
@@ -364,7 +364,7 @@ class AcceptedConnection:
             await self.wire.close()
 
     def forget(self) -> None:
-        """Stop watching whether the client leaves."""
+        """Stop watching for the client to leave."""
         self.shared.hangups.forget(self._descriptor, self)
 
     def shut_if_idle(self) -> None:
@@ -378,7 +378,7 @@ class AcceptedConnection:
             self._exchange.happened()
 
     def look(self) -> None:
-        """Give up a client that, at two looks in a row, has sent more after its request than is read ahead.
+        """Give up a client if, at two checks in a row, it has sent more after its request than is read ahead.
 
         If such a client left, that would not be noticed: the end of its data comes after what it has sent before, for
         which there is no room.
@@ -425,7 +425,7 @@ class AcceptedConnection:
         """Serve a request.
 
         Returns:
-            Whether the connection lasts.
+            Whether the connection can serve another request.
         """
         names = self.shared.settings.server_names
         if names and dict(fields).get(b"host", b"").decode("latin-1") not in names:
@@ -475,7 +475,7 @@ class AcceptedConnection:
 
 
 def head_of(status: int, fields: Fields) -> bytes:
-    """Return the head of a response, checked.
+    """Check the head of a response, and return it as bytes.
 
     Raises:
         ValueError: If this is not the head of a final response, or a field could be read as several.

@@ -13,23 +13,23 @@ __all__ = ["Hangups", "Watched"]
 
 
 class Watched(Protocol):
-    """A connection that is watched."""
+    """A connection that `Hangups` watches."""
 
     def left(self) -> None:
         """React to the peer having closed its end, even if only for sending."""
 
     def look(self) -> None:
-        """Check whether the peer has sent so much ahead that its end could not arrive."""
+        """Check whether the peer has sent so much ahead that the end of its data could not arrive."""
 
 
 class Hangups:
     """A watch on connections, which tells each connection when its peer has closed its end.
 
     One epoll object watches the sockets only for that, and one task waits for it. A connection that serves a request
-    therefore costs nothing, and what the peer has sent ahead stays in the system's buffers, unread.
+    therefore costs nothing extra, and what the peer has sent ahead stays in the system's buffers, unread.
 
     Args:
-        interval: Seconds after which `Watched.look` of each connection is called.
+        interval: The interval, in seconds, at which `Watched.look` of each connection is called.
 
     Raises:
         RuntimeError: On a system without epoll.
@@ -44,14 +44,14 @@ class Hangups:
         self._watched: dict[int, Watched] = {}
 
     def watch(self, descriptor: int, connection: Watched) -> None:
-        """Watch a socket."""
+        """Start to watch the socket of a connection."""
         if not self._epoll.closed:  # if it is closed, all connections are being cancelled
             self._watched[descriptor] = connection
             # Edge-triggered, so that the socket is registered only once. Errors are always reported.
             self._epoll.register(descriptor, select.EPOLLRDHUP | select.EPOLLET)
 
     def forget(self, descriptor: int, connection: Watched) -> None:
-        """Stop watching a socket."""
+        """Stop watching the socket of a connection."""
         # The socket may be closed already: the system has then forgotten it, and its number may belong to another one.
         if self._watched.get(descriptor) is connection:
             del self._watched[descriptor]
@@ -59,7 +59,7 @@ class Hangups:
                 self._epoll.unregister(descriptor)
 
     async def run(self) -> None:
-        """Watch, until cancelled."""
+        """Watch all connections, until cancelled."""
         with self._epoll:
             while True:
                 with trio.CancelScope(deadline=trio.current_time() + self._interval) as waiting:
@@ -79,8 +79,8 @@ class Hangups:
 def _is_hung_up(descriptor: int) -> bool:
     """Return whether the peer of a socket has closed its end.
 
-    An event alone does not prove that: the number in it may be that of an earlier socket, which has been closed here
-    but which a process that is being started has inherited for a moment.
+    An event alone does not prove that: its descriptor may be that of an earlier socket, which has been closed here but
+    is still open for a moment in a process that is being started.
     """
     asked = select.poll()
     asked.register(descriptor, select.POLLRDHUP)

@@ -1,4 +1,4 @@
-"""Incoming data of a connection: the heads of requests, and their bodies. This module does no I/O.
+"""The incoming data of a connection: request heads and bodies. This module does no I/O.
 
 Two servers in a row that disagree about where a request ends can be made to see different requests (request smuggling).
 Therefore everything that could be read in two ways is refused here, whether or not the parser would accept it (RFC
@@ -19,7 +19,10 @@ from trio_mcp.http.runner.heads import check_head
 __all__ = ["RequestHead", "RequestHeads", "RequestReader"]
 
 MAX_SEEN: Final = 256
-"""Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` fields."""
+"""How many heads are remembered: those with at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` fields.
+
+An arbitrary choice.
+"""
 
 _HEAD = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n(?:" + FIELD + rb"\r\n)*\r\n")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
@@ -46,7 +49,7 @@ class RequestHead:
         version: The HTTP version, such as ``"1.1"``.
         fields: The fields, with names in lower case.
         expects: Whether the client waits for ``100 Continue`` before it sends the body.
-        lasting: Whether the client leaves the connection open.
+        lasting: Whether the client leaves the connection open after the request.
     """
 
     method: str
@@ -59,11 +62,11 @@ class RequestHead:
 
 @attrs.define(eq=False)
 class RequestHeads:
-    """A parser of heads that remembers those seen before: a client repeats most of its head in every request.
+    """A parser of request heads that remembers earlier ones: a client repeats most of its head in every request.
 
     Args:
         parse: The function that parses the fields.
-        limit: How many bytes a head may have.
+        limit: The largest head that is accepted, in bytes.
     """
 
     _parse: ParseFields
@@ -74,10 +77,10 @@ class RequestHeads:
         """Parse a head that ends with an empty line.
 
         Returns:
-            The head, all its fields, and the length of the body; None if it is chunked.
+            The head, all its fields, and the length of the body; None if the body is chunked.
 
         Raises:
-            FramingError: If it is refused.
+            FramingError: If the head is refused.
         """
         varying: Fields = []
         length: int | None = 0
@@ -146,7 +149,7 @@ class RequestHeads:
 
 @attrs.define(eq=False)
 class RequestReader:
-    """The bytes that arrive on one connection.
+    """A reader of requests from the bytes that arrive on one connection.
 
     Args:
         heads: The parser of heads.
@@ -166,7 +169,7 @@ class RequestReader:
 
     @property
     def ahead(self) -> int:
-        """How many bytes have arrived that have not been returned."""
+        """How many bytes have arrived but have not been returned yet."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> None:
@@ -177,7 +180,7 @@ class RequestReader:
         """Return the head of the next request with all its fields; None if not all of it has arrived.
 
         Raises:
-            FramingError: If it is refused.
+            FramingError: If the head is refused.
         """
         buffer = self._buffer
         while buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: some old clients send this after a body
@@ -202,7 +205,8 @@ class RequestReader:
     def _judge_part(self) -> None:
         """Refuse bytes that can't become a valid head, rather than wait for more.
 
-        The verdict must not depend on how the bytes were split, so it is that on the shortest part that can be refused.
+        The verdict must not depend on how the bytes were split, so it is the verdict on the shortest beginning
+        that can be refused.
         """
         buffer, limit = self._buffer, self._heads.limit
         # A lone CR may become an empty line, which is skipped. A TLS handshake begins with 0x16: if it were not refused
@@ -221,7 +225,7 @@ class RequestReader:
         """Return the part of the body that has arrived since the last call, and set `complete` at its end.
 
         Raises:
-            FramingError: If its framing is refused.
+            FramingError: If the framing of the body is refused.
         """
         buffer = self._buffer
         if self._chunks is not None:

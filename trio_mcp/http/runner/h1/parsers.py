@@ -1,4 +1,4 @@
-"""The two parsers of the heads of requests, h11 and httptools; what they have in common is in `incoming`."""
+"""Two parsers of request heads, on h11 and on httptools; what they have in common is in `incoming`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from trio_mcp.http.framing import Fields, FramingError
 __all__ = ["ParseFields", "httptools_parser", "parse_with_h11"]
 
 ParseFields = Callable[[bytes], Fields]
-"""Returns the fields of a whole head, which begins with a valid request line and ends with an empty line.
+"""A function that returns the fields of a complete request head.
 
-Names are in lower case. Raises `FramingError` if something is not allowed."""
+The head begins with a valid request line, and ends with an empty line. The names of the fields are returned in lower
+case. The function raises `FramingError` if something in the head is not allowed.
+"""
 
 
 def parse_with_h11(head: bytes) -> Fields:
@@ -35,7 +37,7 @@ def parse_with_h11(head: bytes) -> Fields:
 
 
 class _Fields:
-    """The callbacks of httptools, which collect the fields that it has parsed."""
+    """The callbacks for httptools, which collect the fields that it has parsed."""
 
     __slots__ = ("found",)
 
@@ -48,7 +50,7 @@ class _Fields:
 
 
 def httptools_parser() -> ParseFields:
-    """Return the parser on httptools.
+    """Return a parser that uses httptools.
 
     Raises:
         RuntimeError: If httptools is not installed.

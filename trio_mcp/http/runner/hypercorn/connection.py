@@ -1,16 +1,17 @@
-"""One connection on hypercorn, and the runner that makes it.
+"""A connection that is served by hypercorn, and the runner that creates it.
 
 Hypercorn 0.18 parses the protocol. This package closes gaps in it, so that a peer's misbehaviour affects only its own
 connection:
 
 * Cleartext HTTP/2 is not served, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
   down. HTTP/2 over TLS is served, by ALPN; see `http2`.
-* A peer that stops reading has a time limit, after which the connection is dropped; hypercorn waits for it in a shield.
-* The part of a body that the application leaves unread is dropped, even for a moment after the response, instead of
+* A peer that stops reading has a time limit, after which the connection is dropped; hypercorn itself waits for it in a
+  shielded scope.
+* The part of a body that the application leaves unread is dropped, also for a moment after the response, instead of
   blocking the connection forever.
 * A client that leaves after it has sent its next request is noticed.
 * The idle timeout is a deadline, not a task for each request; the head and the body of a response are sent
-  together; and data that has already arrived is handled without waiting a turn of the event loop.
+  together; and data that has already arrived is handled without another iteration of the event loop.
 * An exception ends only its connection, with a line in the log.
 """
 
@@ -64,12 +65,12 @@ class HypercornRunner:
 
 
 class HttpConnection:
-    """A connection, from its acceptance to its end.
+    """A connection that a client has opened, served by hypercorn until it ends.
 
     Args:
         app: The ASGI application.
         config: Hypercorn's configuration.
-        context: Hypercorn's context, whose event `terminated` is set when the server is ending.
+        context: Hypercorn's context; its event ``terminated`` is set when the server is ending.
         limits: Limits on connections.
         stream: The connection's stream.
     """
@@ -137,7 +138,7 @@ class HttpConnection:
         return Http1(*given, receive=wire.receive, patience=self._limits.write_timeout)
 
     async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
-        """Take the connection over; see `Extras.take_over`."""
+        """Hand the connection over to the application; see `Extras.take_over`."""
         if self._taken or not isinstance(self.protocol, Http1):
             raise RuntimeError("the connection can't be taken over: it is not HTTP/1.1, or was taken over before")
         head = self.protocol.head_to_take()
@@ -161,7 +162,7 @@ class HttpConnection:
     async def protocol_send(self, event: Event) -> None:
         """Act on an event of the protocol: send bytes, close, or note whether the connection is idle."""
         if isinstance(event, RawData):
-            # Hypercorn learns of a broken connection only by this event: without it the streams would continue.
+            # Hypercorn learns of a broken connection only from this event: without it the streams would continue.
             if not await self.wire.send(event.data):
                 await self.protocol.handle(Closed())
         elif isinstance(event, Closed):

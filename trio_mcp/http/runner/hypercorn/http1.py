@@ -26,7 +26,7 @@ class Http1(H11Protocol):
     RFC 9110, section 7.8: a server may ignore an Upgrade.
 
     The head of a response waits for the first piece of the body, as ASGI allows, and the last piece waits for the end,
-    so that they are sent together. A request whose end is ambiguous is refused with 400, and the connection ends.
+    so that both are sent in one write. A request whose end is ambiguous is refused with 400, and the connection ends.
 
     Attributes:
         ending: Whether the piece of the body that is being sent is the last one.
@@ -57,7 +57,7 @@ class Http1(H11Protocol):
 
     @property
     def has_unread_body(self) -> bool:
-        """Whether the client has more of a body to send."""
+        """Whether the body of the request has not been read to its end."""
         return self.connection.their_state is h11.SEND_BODY
 
     async def handle(self, event: Event) -> None:
@@ -97,7 +97,7 @@ class Http1(H11Protocol):
                 break
 
     async def _goes_on(self, found: Any) -> bool:
-        """Act on an event of h11 that is not content, and return whether another may follow without more bytes."""
+        """Act on an h11 event other than content, and return whether another event may follow without more bytes."""
         if isinstance(found, h11.Request):
             await self.send(Updated(idle=False))
             await self._create_stream(found)
@@ -191,7 +191,7 @@ class Http1(H11Protocol):
 
 
 class _Exchange(HTTPStream):
-    """A request and its response, which tells the protocol which piece of the body is the last."""
+    """A request and its response; it tells the protocol which piece of the response's body is the last."""
 
     protocol: Http1
 
@@ -206,14 +206,14 @@ class ClientLeft(Exception):
 
 
 class _NextRequest(EventWrapper):
-    """The event for which the reader waits while a request must wait for the response to the one before.
+    """The event for which the reader waits while a pipelined request must wait for the response to the one before.
 
-    While it waits it continues to read, because otherwise no task would notice that the client has left.
+    During the wait it continues to read, because otherwise no task would notice that the client has left.
 
     Args:
         protocol: The protocol, which gets the bytes that arrive in the meantime.
         receive: Returns the next bytes; empty at the end, None when the time has run out.
-        patience: Seconds to wait for the response once more has arrived than is kept.
+        patience: How many more seconds to wait for the response once no more of what arrives can be kept.
     """
 
     def __init__(self, protocol: H11Protocol, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:

@@ -1,4 +1,4 @@
-"""Hypercorn's HTTP/2, hardened so that trouble on one stream affects neither the other streams nor the server.
+"""Hypercorn's HTTP/2, hardened so that a problem on one stream affects neither the other streams nor the server.
 
 Hypercorn 0.18 leaves these gaps:
 
@@ -36,10 +36,10 @@ from trio_mcp.http.runner.wire import PIECE
 __all__ = ["Http2"]
 
 FRAME_HEAD = 9
-"""Bytes of a frame's header (RFC 9113, section 4.1)."""
+"""The size of a frame's header, in bytes (RFC 9113, section 4.1)."""
 
 MAX_TABLE = 4096
-"""Bytes of header fields remembered for compression, even if the client would allow more: HPACK's default size.
+"""The most bytes of header fields that are remembered for compression: HPACK's default, even if the client allows more.
 
 The encoder searches the table for every field that it writes."""
 
@@ -69,7 +69,7 @@ class Http2(H2Protocol):
                 await buffer.close()
 
     async def send_task(self) -> None:
-        """Send the queued data.
+        """Send the queued data of all streams, until the connection is closed.
 
         Requests never write by themselves: one that is cancelled half-way would break the connection.
         """

@@ -1,4 +1,4 @@
-"""Hypercorn's configuration: the default of its runner, and the settings that a given configuration asks for."""
+"""Hypercorn's configuration: the default for its runner, and the settings that a given configuration asks for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QuietConfig(Config):
     _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
 
     def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
-        # The wall clock is right here, because a date is formatted.
+        # The wall clock is used on purpose, because a date is formatted.
         now = int(time.time())
         if self._dated[0] != now:
             self._dated = (now, super().response_headers(protocol))
@@ -37,10 +37,10 @@ class QuietConfig(Config):
 
 
 def settings_from(config: Config) -> ServerSettings:
-    """Return the settings that a configuration of hypercorn asks for.
+    """Return the settings that a hypercorn configuration asks for.
 
     Raises:
-        OSError: If its certificate can't be loaded.
+        OSError: If the certificate or another TLS file can't be loaded.
     """
     return ServerSettings(
         bind=partial(_bind, config),
@@ -59,7 +59,7 @@ def settings_from(config: Config) -> ServerSettings:
 
 
 def _response_fields(config: Config) -> Fields:
-    # Hypercorn's fields name it as the server, but these may be for one of our own runners.
+    # Hypercorn's fields name hypercorn as the server, but the response may come from one of our own runners.
     return [field for field in config.response_headers("h11") if field[0] != b"server"]
 
 
@@ -69,7 +69,7 @@ def _tls(config: Config) -> ssl.SSLContext | None:
     except OSError as exc:  # also the base class of OpenSSL's errors; none of these names a file
         files = {"certfile": config.certfile, "keyfile": config.keyfile, "ca_certs": config.ca_certs}
         named = ", ".join(f"{name}={path!r}" for name, path in files.items() if path is not None)
-        # The type is kept: OpenSSL's numbers mean something else as error numbers of the system.
+        # The type is kept: as error numbers of the system, OpenSSL's numbers would mean something else.
         raise type(exc)(exc.errno, f"can't serve TLS with {named}: {exc.strerror or exc}") from None
 
 

@@ -21,10 +21,10 @@ TakeOver: TypeAlias = Callable[[], Awaitable[tuple[trio.abc.Stream, bytes]]]
 class Events(Extras):
     """The events of a request on their way from the connection to the application.
 
-    A memory channel would do, but its two ends and their state would cost more than the events of a request.
+    A memory channel would also do, but making its two ends would cost more than passing the few events of a request.
 
     Args:
-        most: How many may wait. While that many wait, the connection stops reading, and TCP slows the client down.
+        most: How many events may wait. When that many wait, the connection stops reading, which slows the client down.
         take_over: Takes the connection over.
 
     Attributes:
@@ -58,7 +58,7 @@ class Events(Extras):
         return found
 
     async def put(self, event: ASGIReceiveEvent) -> None:
-        """Hand an event over."""
+        """Hand an event to the application; wait while too many events are waiting already."""
         # Events that are waiting stay, and are read before a disconnect.
         if event["type"] == "http.disconnect":
             # This must not wait: it may run in the application's own task, while the application sends the end of its

@@ -1,4 +1,4 @@
-"""An SQLite database with a thread of its own, where operations that wait together become one transaction."""
+"""An SQLite database with a thread of its own, in which operations that wait together become one transaction."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = ["Database"]
 T = TypeVar("T")
 
 TOGETHER = 64
-"""How many operations one transaction may contain (chosen), so that the first does not wait for any number of them."""
+"""How many operations one transaction may contain (arbitrary): the first one has to wait until all are done."""
 
 IDLE = 10.0
-"""Seconds without work after which the thread ends (chosen): a store need not be closed."""
+"""Seconds without work after which the thread ends (arbitrary), because a store need not be closed."""
 
 
 @attrs.define(eq=False)
 class _Job:
-    """An operation, and the task that waits for it; if ``work`` is None, the database is to be closed."""
+    """An operation, and the task that waits for it; if ``work`` is None, the operation is to close the database."""
 
     work: Callable[[sqlite3.Connection], Any] | None
     task: trio.lowlevel.Task = attrs.Factory(trio.lowlevel.current_task)
     token: trio.lowlevel.TrioToken = attrs.Factory(trio.lowlevel.current_trio_token)
 
     def done(self, result: outcome.Outcome[Any]) -> None:
-        """Wake the task. This is called in the thread."""
+        """Wake the task with a result; called in the thread of the database."""
         with contextlib.suppress(trio.RunFinishedError):  # only after a crash of Trio: the task can't end before that
             self.token.run_sync_soon(trio.lowlevel.reschedule, self.task, result)
 
@@ -46,14 +46,14 @@ class _Job:
 class Database:
     """An SQLite file, and the thread that opens, uses and closes it.
 
-    `trio.to_thread` would take two thirds of the time of an operation: a thread that stays has less to set up.
+    `trio.to_thread` would account for two thirds of the time of an operation; a thread that stays has less to set up.
 
     Args:
         path: The file, which is opened when first needed: see `SqliteFile.at`.
         prepare: Called with each new connection, in the thread, outside a transaction.
 
     Attributes:
-        running: Whether there is a thread.
+        running: Whether the thread is running, or about to start.
     """
 
     _path: str | bytes
@@ -65,18 +65,18 @@ class Database:
     _bell: queue.SimpleQueue[None] = attrs.Factory(queue.SimpleQueue)  # rings once for each job
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Call a function in the thread, in a transaction that a failure undoes, and return its result.
+        """Call a function in the database's thread, in a transaction, and return its result.
 
-        No other process writes during the transaction.
+        No other process writes during the transaction. If the function fails, the transaction is undone.
 
         The function may be called twice: if another function fails in the same transaction, each gets a transaction of
         its own.
 
-        Raises:
-            Exception: Whatever opening the database, the function or the transaction raises.
-
         If cancelled before the thread has taken the function, the function is not called. If cancelled later, this
         waits for the end of the transaction, and returns the result.
+
+        Raises:
+            Exception: Whatever opening the database, the function or the transaction raises.
         """
         result: T = await self._submit(work)
         return result

@@ -28,14 +28,14 @@ from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["Endpoint"]
 
-# Ten seconds (chosen), because sessions end much less often than requests, whose refusals say one second.
+# Ten seconds (arbitrary), because sessions end much less often than requests, whose refusals say one second.
 TOO_MANY_SESSIONS: Final = refuse(
     503, ErrorData(OVERLOADED, "too many sessions; try again later"), headers=(("Retry-After", "10"),)
 )
 
 
 class Endpoint(LegacyEndpoint):
-    """The legacy era at an endpoint.
+    """The object that serves the legacy era at an endpoint.
 
     Args:
         run: The run of the server, in whose nursery the sessions' tasks run.
@@ -52,7 +52,7 @@ class Endpoint(LegacyEndpoint):
         self._live: set[HttpSession] = set()
         self._sse = None if options.settings["sse_path"] is None else SseSessions(run, options, self._live)
         self._sessions: dict[str, HttpSession] = {}
-        self._idle: OrderedDict[str, float] = OrderedDict()  # when each became idle; the longest comes first
+        self._idle: OrderedDict[str, float] = OrderedDict()  # when each became idle; the one idle longest comes first
         self._watching = False
 
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
@@ -122,7 +122,7 @@ class Endpoint(LegacyEndpoint):
         await answer.whole(200, data, ((SESSION_ID, session.id),) if isinstance(result, Response) else ())
 
     def _made_room(self) -> bool:
-        """End the longest idle session whose client has not finished the handshake, such as a scanner.
+        """End the session that has been idle longest of those without a finished handshake, such as a scanner's.
 
         Returns:
             Whether there was such a session.
@@ -203,7 +203,7 @@ class Endpoint(LegacyEndpoint):
     # --- the end of the server -----------------------------------------------------------------------------------
 
     def end(self) -> None:
-        # Streams of requests end with their responses; only the stream for messages of no request would never end.
+        # Streams of requests end with their responses; only the stream for other messages would never end.
         for session in self._sessions.values():
             session.router.rest.end()
         if self._sse is not None:
@@ -224,7 +224,7 @@ class Endpoint(LegacyEndpoint):
             sse_sessions=0 if self._sse is None else len(self._sse),
             exchanges=sum(each.exchanges for each in self._live),
             listening=sum(each.router.rest.writer is not None for each in self._live),
-            streams=sum(len(each.router.streams) - 1 for each in self._live),  # without that of no request
+            streams=sum(len(each.router.streams) - 1 for each in self._live),  # without `rest`
             unanswered=sum(each.router.unanswered for each in self._live),
             unstored=sum(each.router.unstored for each in self._live),
             watching=self._watching,
@@ -318,7 +318,7 @@ class SseSessions:
     async def post(
         self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger, judge: Judge | None
     ) -> Refusal | None:
-        """Take a message that a client posts."""
+        """Accept a message that a client posts to one of the sessions."""
         if request.headers.media_type != JSON:
             return refuse(415, f"the body must be {JSON}")
         if self._named(request) is None:
@@ -354,13 +354,13 @@ class SseSessions:
         return None
 
     def _named(self, request: HttpRequest) -> HttpSession | None:
-        # The bound is chosen: our ids have 43 characters, and a peer may send a query of any length.
+        # The bound is arbitrary: our ids have 43 characters, and a peer may send a query of any length.
         query = request.scope.get("query_string", b"").decode("latin-1")[:1000]
         session = self._sessions.get(parse_qs(query).get("session_id", [""])[0])
         return session if session is not None and session.owner == request.owner else None
 
     def end_when_idle(self) -> None:
-        """Refuse new work, and end each session as soon as it has no request under way."""
+        """Refuse new work, and end each session as soon as none of its requests is under way."""
         # A session ends with its stream, on which the responses to requests under way still have to be sent.
         self._leaving = True
         for session in self._sessions.values():

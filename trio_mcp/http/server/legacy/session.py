@@ -42,10 +42,10 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
 MAX_JOINED: Final = 64 * 1024
-"""Bytes of the longest message that is joined to the priming event. Chosen: a longer one costs more to copy."""
+"""The longest message that is joined to the priming event, in bytes (arbitrary): a longer one costs more to copy."""
 PRIMING_DELAY: Final = 0.02
-"""Seconds that a priming event may wait to be sent together with the first message. Chosen: most calls are over by
-then, and cost a quarter less; and a client that is cut off so soon might not have received the event in any case."""
+"""Seconds that a priming event may wait to be sent together with the first message (arbitrary): most calls are over by
+then, and cost a quarter less; a client that is cut off within this time might not have received the event anyway."""
 
 
 def key_of(session_id: str, owner: Owner | None) -> str:
@@ -81,15 +81,15 @@ class HttpSession:
         options: The settings of the endpoint.
         live: The set that contains the session while it runs.
         stateless: Whether the session serves a single POST.
-        one_stream: Whether everything goes on the stream for messages of no request, as in HTTP+SSE.
-        owner: The owner of the session; None if no tokens are judged.
+        one_stream: Whether everything goes on the stream for messages that belong to no request, as in HTTP+SSE.
+        owner: The owner of the session; None if no tokens are checked.
 
     Attributes:
         owner: The owner, as given.
         id: The id by which the client names the session.
         connection: The connection of the client.
         router: The destination of the connection's messages.
-        greeting: The first event of a stream, over HTTP+SSE; None for a priming event or a comment.
+        greeting: The first event of the stream, over HTTP+SSE; None if streams begin with a priming event or a comment.
         exchanges: How many HTTP requests of the session are being served.
         forgotten: Whether the client has no further use for the session, so that its stored events are deleted, too.
         over: Set when the session has ended completely.
@@ -178,9 +178,9 @@ class HttpSession:
     # --- what the client posts ------------------------------------------------------------------------------------
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Hold) -> None:
-        """Serve a POST."""
+        """Serve a POST, with which the client sends a message."""
         message, metadata = accepted.message, request.metadata
-        if self.connection.closed:  # only a stateless session that the end of the server has closed at once
+        if self.connection.closed:  # only a stateless session, closed at once because the server is ending
             await answer.refuse(refuse(503, f"the request got no response: {self.connection.close_cause}"))
             return
         if not accepted.owes_answer:
@@ -219,7 +219,7 @@ class HttpSession:
             writer.expires = max(writer.expires, until)
 
     async def resume(self, last_event_id: str, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a GET for the rest of a stream."""
+        """Serve a GET that resumes a stream after the event with this id."""
         found = read_event_id(last_event_id)
         store = self.router.store
         if found is None or store is None:
@@ -286,7 +286,7 @@ class HttpSession:
         return self.router.store is not None and revision is not None and rules_of(revision).primed_streams
 
     def _first_event(self, stream: NumberedStream, cursor: int) -> bytes:
-        """Return the bytes to send first: the greeting, an id to reconnect with (Sending Messages, 6), or a comment."""
+        """Return the bytes to send first: the greeting, a priming event (Sending Messages, 6), or a comment."""
         if self.greeting is not None:
             return self.greeting
         # There is at least a comment: the runner sends the head together with the first piece of the body, and the
@@ -307,7 +307,7 @@ class HttpSession:
         at_once: bool,
         until: float = math.inf,
     ) -> None:
-        """Write a stream after the cursor to one HTTP response, until it ends or either side closes the response."""
+        """Write the messages after the cursor to one HTTP response, until the stream ends or either side closes it."""
         writer = Writer(expires=until)
         extras = request.extras
 
@@ -404,7 +404,7 @@ class HttpSession:
             self.router.lose(stream, "the client closed the stream that the request was sent on")
 
     async def _write(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int | None) -> None:
-        while cursor is not None:  # noqa: ASYNC913 - every turn that is not the last has a checkpoint
+        while cursor is not None:  # noqa: ASYNC913 - every iteration but the last has a checkpoint
             # The server closes the response early (2025-11-25, SEP-1699): the client polls by coming back for the rest.
             if writer.until is not None and cursor >= writer.until:
                 if writer.retry is not None:
@@ -479,7 +479,7 @@ class HttpSession:
             return None
 
     async def _stored(self, stream: int, cursor: int) -> Sequence[StoredEvent]:
-        """Return the stored events of a stream after a number.
+        """Return the stored events of a stream that follow the one with a given number.
 
         Raises:
             EventsLost: If the store raises it, or has failed.

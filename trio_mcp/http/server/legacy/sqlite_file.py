@@ -1,4 +1,4 @@
-"""An SQLite file: one connection for all its users in this process, and transactions that lock it first."""
+"""An SQLite file: one connection for all its users in this process, and transactions that begin by locking it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["LockedFile", "SqliteFile"]
 T = TypeVar("T")
 
 BUSY = 30.0
-"""Seconds that a transaction waits for those of other processes (chosen); each takes milliseconds."""
+"""Seconds that a transaction waits for the transactions of other processes (arbitrary); each takes milliseconds."""
 
 
 class LockedFile(sqlite3.OperationalError):
-    """Another process kept the file locked for so long that this one gave up."""
+    """Another process kept the file locked for so long that this process gave up."""
 
 
 class SqliteFile:
-    """A file that is open as long as it has users. Its methods may be called in any thread, and wait for each other.
+    """An SQLite file that is open as long as it has users. Its methods may be called in any thread; one runs at a time.
 
     SQLite locks a file with POSIX locks, which belong to the process: when the process closes any descriptor of the
     file, all its locks are gone. Another process then believes that it is the last to use the file, and deletes the
@@ -38,7 +38,7 @@ class SqliteFile:
         self._name = name
         self._real = real
         self._identity = identity
-        self._lock = threading.Lock()  # for the next two; held while the file is opened, used and closed
+        self._lock = threading.Lock()  # guards the next two; held while the file is opened, used and closed
         self._users = 0
         self._connection: sqlite3.Connection | None = None
 
@@ -50,7 +50,7 @@ class SqliteFile:
             path: The path. A missing file is created, readable only by its owner. Each ``:memory:`` is a new database.
 
         Raises:
-            OSError: If the file can't be created, read or written, or has a second name.
+            OSError: If the file can't be created, read or written, or has a second hard link.
         """
         name = os.fsdecode(path)
         if name == ":memory:":
@@ -62,7 +62,7 @@ class SqliteFile:
             return _FILES.setdefault(identity, cls(name, real, identity))
 
     def open(self, prepare: Callable[[sqlite3.Connection], object]) -> None:
-        """Open the file for one more user, who has to close it.
+        """Open the file for one more user, which has to close it.
 
         Args:
             prepare: Called with the connection, unless another user has the file open already.
@@ -90,10 +90,10 @@ class SqliteFile:
         return connection
 
     def transact(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
-        """Call functions in one transaction, which a failure undoes, and return their results.
+        """Call functions in one transaction, and return their results; if anything fails, the transaction is undone.
 
-        No other process writes in between, because the transaction begins with the lock for writing. If it began with a
-        read, others could write between that and its own writes.
+        No other process writes meanwhile, because the transaction begins with the lock for writing. If it began with a
+        read, others could write between that read and its own writes.
 
         Raises:
             LockedFile: If another process keeps the file locked.

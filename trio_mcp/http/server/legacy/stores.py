@@ -1,4 +1,4 @@
-"""The event stores of this library: in memory, and in a file, which outlives the process."""
+"""The event stores of this library: one in memory, and one in a file, which outlives the process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trio_mcp.http.server.legacy.database import Database
 __all__ = ["MemoryEventStore", "SqliteEventStore"]
 
 PAGE = 100
-"""How many events `after` returns at once (chosen), so that a long replay is never in memory as a whole."""
+"""How many events `after` returns at once (arbitrary), so that a long replay is never in memory as a whole."""
 
 # `number` restarts with each stream, so all events are ordered by `id`: a new row gets the highest id plus one.
 # AUTOINCREMENT, or an index of the times, would each mean one more page to write for every append.
@@ -49,8 +49,8 @@ class MemoryEventStore(EventStore):
     """An event store in memory. Beyond a limit, the oldest events are deleted, whichever session they belong to.
 
     Args:
-        max_events: How many events are kept.
-        max_bytes: How many bytes of messages are kept.
+        max_events: How many events are kept at most.
+        max_bytes: How many bytes of messages are kept at most.
         max_age: Seconds for which an event is kept.
         clock: Returns the time in seconds; for tests.
 
@@ -134,6 +134,9 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
 
     Several stores, in one process or in several, may use the same file. Within a process they share one connection.
 
+    If an operation is cancelled before the thread has begun it, it has no effect; otherwise it continues until the
+    database has finished.
+
     Args:
         path: The file. A missing file is created, readable only by its owner.
         max_events: How many events are kept; beyond that, the oldest are deleted.
@@ -143,11 +146,8 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         TypeError: If a limit is not a number.
         ValueError: If a limit is not above 0.
         OSError: When the file is opened, if it can't be created, read or written, or has a second hard link.
-        sqlite3.Error: When the file is opened, if it is not a database; later, if it can't grow; at any time, if
-            another process has kept it locked for 30 seconds.
-
-    If an operation is cancelled before the thread has begun it, it has no effect; otherwise it continues until the
-    database has finished.
+        sqlite3.Error: When the file is opened, if it is not a database; later, if the file can't grow; at any
+            time, if another process has kept the file locked for 30 seconds.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_events: int = 100_000, max_age: float = 86_400.0) -> None:

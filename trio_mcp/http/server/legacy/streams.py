@@ -1,6 +1,7 @@
 """The streams of a session over HTTP, and the routing of messages to them.
 
-A message goes on the stream of the request to which it belongs, or on the stream for messages of no request.
+A message goes on the stream of the request to which it belongs, or on the stream for messages that belong to no
+request.
 
 A stream outlives the HTTP responses that carry it: with an event store, a client whose connection broke comes back for
 the rest. The messages on a stream are numbered, and a writer follows the numbers. It takes messages from the stream's
@@ -52,31 +53,31 @@ __all__ = [
 ]
 
 ROOM = 64
-"""How many messages may wait on a stream before the handler that it belongs to waits (chosen)."""
+"""How many messages may wait on a stream before the handler of its request has to wait (arbitrary)."""
 
 # A client that does not read takes memory up to these bounds, and then loses its stream.
 MAX_WAITING = 1024
 MAX_WAITING_BYTES = 4 * 1024 * 1024
-"""How many messages, or bytes, may wait on a stream before it is given up (chosen).
+"""How many messages, or bytes, may wait on a stream before it is given up (arbitrary).
 
 A handler waits long before that, at `ROOM`; this bounds messages that are sent without waiting for room."""
 
 MAX_DETACHED = 64
-"""The limit in messages while no client has the stream open and there is no store (chosen)."""
+"""How many messages may wait on a stream while no client has it open and there is no store (arbitrary)."""
 
 MAX_UNSTORED = 64
-"""How many messages may wait for the event store before senders wait (chosen)."""
+"""How many messages may wait for the event store before senders have to wait (arbitrary)."""
 
 MAX_FAULTY = 64
-"""How many streams are kept for returning clients although the event store refused the response (chosen). Beyond that,
-the oldest are dropped."""
+"""How many streams are kept for returning clients after the event store refused the response; beyond that, the oldest
+are dropped (arbitrary)."""
 
 STORE_FAILED = "the event store failed"
 
 MAX_CONTROL = 2048
 """How many cancellations and immediate responses may wait for the store beyond `MAX_UNSTORED`; more are dropped.
 
-This is the size of a session's control lane."""
+A session's own queue of control messages has the same limit."""
 
 
 @attrs.define(eq=False)
@@ -88,7 +89,7 @@ class Writer:
         gone: Whether the client has left, so that nothing more arrives.
         until: The number of the message after which the response ends early, so that the client comes back; None if it
             continues to the end of the stream.
-        retry: Seconds after which the client should come back; None if it isn't told.
+        retry: Seconds after which the client should come back; None to leave that to the client.
         expires: The time, by Trio's clock, at which the token expires; the response then ends once the messages at hand
             have been written.
         fault: Why the response can't carry the stream to its end.
@@ -119,19 +120,19 @@ class NumberedStream:
     """A stream of numbered messages.
 
     Attributes:
-        number: Its number within the session; 0 for the stream of messages that belong to no request.
+        number: The number of the stream within its session; 0 for the stream of messages that belong to no request.
         owed: The requests whose responses are still to come; the last response ends the stream.
         may_stream: Whether anything but the response may be sent.
         stored: Whether messages go to an event store, so that a client can resume.
         last: The number of the last message.
         ready: The number of the last message that may be sent: the store has everything up to it.
         taken: The number of the last message that was written.
-        lost: Whether no client will ever read it.
+        lost: Whether no client will ever read the stream.
         ended: Whether no more messages will come.
-        writer: The HTTP response that carries it now.
-        turn: A number that grows each time that a client opens the stream; the newest response carries it.
-        asked: The requests for which it was opened.
-        fault: Why those requests get no response.
+        writer: The HTTP response that carries the stream now; None if there isn't one.
+        turn: A number that grows each time that a client opens the stream; only the newest response may carry it.
+        asked: The requests for which the stream was opened.
+        fault: Why those requests get no response; None if they get one.
     """
 
     number: int
@@ -153,12 +154,12 @@ class NumberedStream:
 
     @property
     def complete(self) -> bool:
-        """Whether its last message is the response."""
+        """Whether the stream has ended with the response as its last message."""
         return self.ended and self.fault is None
 
     @property
     def overrun(self) -> bool:
-        """Whether more is waiting than may be kept; without a writer, fewer messages may be."""
+        """Whether more is waiting than the limits allow; without a writer, fewer messages may wait."""
         if self._queue is None:
             return False
         limit = MAX_WAITING if self.writer is not None else MAX_DETACHED
@@ -176,7 +177,7 @@ class NumberedStream:
         self._advance(self.last)
 
     def keep(self, event: StoredEvent) -> None:
-        """Allow a stored message to be sent, and keep it for the writer, which then need not read the store."""
+        """Allow a stored message to be sent, and queue it for the writer, which then need not read the store."""
         if self.writer is not None:
             if self._queue is None:
                 self._queue = deque()
@@ -198,19 +199,19 @@ class NumberedStream:
         return self.taken if self.stored else self.ready - len(self._queue or ())
 
     def drop(self) -> None:
-        """Discard the queue."""
+        """Discard the queued messages."""
         self._queue, self._bytes = None, 0
         self.taken = self.last  # as if all had been written, so that no handler waits for room
 
     def unput(self) -> None:
-        """Discard the message queued last."""
+        """Discard the message that was queued last."""
         assert self._queue is not None
         self._bytes -= len(self._queue.pop().data)
         self.last -= 1
         self.ready = self.last
 
     def take(self) -> Sequence[StoredEvent]:
-        """Return the queue, and empty it. With a store, the messages in it may not be the next ones."""
+        """Return the queued messages, and empty the queue. With a store, they may not be the next ones to send."""
         queue, self._queue, self._bytes = self._queue or (), None, 0
         return queue
 
@@ -219,7 +220,7 @@ class NumberedStream:
             self._changed.unpark_all()
 
     async def change(self) -> None:
-        """Wait until something has changed."""
+        """Wait until the state of the stream has changed."""
         if self._changed is None:
             self._changed = trio.lowlevel.ParkingLot()
         await self._changed.park()
@@ -230,7 +231,7 @@ class NumberedStream:
         self.wake()
 
     def attach(self, writer: Writer) -> None:
-        """Let a writer carry the stream, and cancel the writer before it."""
+        """Let a writer carry the stream, and cancel the previous writer."""
         # After its wait for the store, `HttpSession.resume` compares turns to learn whether it was overtaken.
         self.turn += 1
         if self.writer is not None:
@@ -250,7 +251,7 @@ class NumberedStream:
 
 @attrs.frozen(eq=False)
 class Unstored:
-    """A message that waits for the store; ``question`` is the message if it is a request."""
+    """A message that waits for the store; ``question`` is the message itself if it is a request, otherwise None."""
 
     stream: NumberedStream
     event: StoredEvent
@@ -273,15 +274,15 @@ class StreamRouter:
 
     Args:
         owner: The session.
-        store: The event store; None for none.
+        store: The event store, or None.
         key: The session's name in the store.
         retry: Seconds after which a client should come back to a closed stream, unless the call says otherwise.
-        one_stream: Whether everything goes on the stream for messages of no request.
+        one_stream: Whether everything goes on the stream for messages that belong to no request.
 
     Attributes:
         streams: The open streams, by number.
         faulty: The streams that have ended without their response, because the store refused it; the oldest first.
-        rest: The stream for messages of no request.
+        rest: The stream for messages that belong to no request.
     """
 
     def __init__(
@@ -317,7 +318,7 @@ class StreamRouter:
     # --- streams -------------------------------------------------------------------------------------------------
 
     def open(self, owed: Iterable[RequestId], *, may_stream: bool) -> NumberedStream:
-        """Open the stream of a POST."""
+        """Open the stream of a POST, which owes responses to these requests."""
         self._numbers += 1
         asked = tuple(owed)
         stream = NumberedStream(self._numbers, set(asked), may_stream, self.store is not None, asked=asked)
@@ -334,7 +335,7 @@ class StreamRouter:
 
     def release(self, request_id: RequestId) -> None:
         """Record that a request gets no response; its stream ends if it owes no other response."""
-        # The request is not found if its response has been put already.
+        # The request is not found if its response has already been put on the stream.
         stream = self._by_request.pop(request_id, None)
         if stream is not None:
             stream.owed.discard(request_id)
@@ -420,7 +421,7 @@ class StreamRouter:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """The number of messages that wait, always zero: `put` routes every message at once."""
+        """The numbers of waiting messages, always zero: `put` routes every message at once."""
         return 0, 0
 
     @property
@@ -504,7 +505,7 @@ class StreamRouter:
             if request_id is not None and (found := self._by_request.pop(request_id, None)) is not None:
                 found.owed.discard(request_id)
                 stream = found
-        # A batch gets one response, so nothing else is owed: if it has no response to a request, that was cancelled.
+        # A batch gets one response, so nothing else is owed: if it lacks a response, that request was cancelled.
         if stream is not None:
             for request_id in stream.owed:
                 self._by_request.pop(request_id, None)
