@@ -318,7 +318,7 @@ class Calls:
         self._unsent: dict[RequestId, tuple[SessionMessage, OutgoingRequest]] = {}
         self._sending = False
         self.lost: Exception | None = None
-        self.ended = trio.Event()
+        self._ended: trio.Event | None = None  # made for those who wait, as few sessions have any
         self.usual = Limits.of(options.calls, {})  # made once, as most calls have these
 
     def check_open(self) -> None:
@@ -333,7 +333,16 @@ class Calls:
             self.lost = error
         for request in self._peer.end_of_input():
             request.waiter.settle(another(self.lost))
-        self.ended.set()
+        if self._ended is not None:
+            self._ended.set()
+
+    async def wait_lost(self) -> None:
+        """Wait until calls can't be made any more."""
+        if self._ended is None:
+            self._ended = trio.Event()
+            if self.lost is not None:
+                self._ended.set()
+        await self._ended.wait()
 
     async def call(
         self,

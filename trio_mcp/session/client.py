@@ -86,6 +86,8 @@ class ClientSession(BaseSession):
         self._capabilities_in = capabilities if callable(capabilities) else lambda revision: fixed
         self._log_level = log_level
         self._server: ServerDeclaration | None = None
+        # A method that was allowed once always is: the server's revision and capabilities don't change.
+        self._allowed: set[str] = set()
 
     @property
     def server(self) -> ServerDeclaration:
@@ -291,7 +293,7 @@ class ClientSession(BaseSession):
         This is for a task that depends on the session while no call is under way, such as one that waits for
         notifications: `wait_closed` returns only later, and without the reason.
         """
-        await self._calls.ended.wait()
+        await self._calls.wait_lost()
         self._calls.check_open()
         raise AssertionError("a session that is lost has a reason")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 import trio
@@ -78,6 +78,8 @@ class BaseSession(EnteredOnce):
     on_arrival: Callable[[Incoming, Mapping[str, Any]], Mapping[str, Any]] | None = None
     max_faults: float = MAX_FAULTS
     _is_client = False
+    # The methods that need no further check before they are sent; a client adds to its own set.
+    _allowed: AbstractSet[str] = frozenset()
 
     def __init__(
         self,
@@ -94,8 +96,6 @@ class BaseSession(EnteredOnce):
         self._read = read
         self._added: dict[str, tuple[RequestHandler, type[BaseModel] | None]] = {}
         self._era: ModernClientEra | None = None  # set on a client that has found its server to be modern
-        # Methods that need no further check before they are sent: a client's revision and capabilities don't change.
-        self._allowed: set[str] = set()
         self._nursery: trio.Nursery | None = None
         self._closing = False
         self._stopping = False
