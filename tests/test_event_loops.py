@@ -87,7 +87,7 @@ def test_run_on_an_event_loop_would_block_it() -> None:
     async def main() -> None:
         Server("x").run("http", port=0)
 
-    with pytest.raises(RuntimeError, match="asyncio already runs here: call it from a plain function"):
+    with pytest.raises(RuntimeError, match="asyncio is already running here: call it from a plain function"):
         asyncio.run(main())
-    with pytest.raises(RuntimeError, match=r"trio already runs here: await serve_http\(\)$"):
+    with pytest.raises(RuntimeError, match=r"trio is already running here: await serve_http\(\)$"):
         trio.run(main)

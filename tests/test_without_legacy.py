@@ -143,7 +143,7 @@ except ImportError as exc:
 
 
 def test_every_other_public_name_is_there(copy: Path) -> None:
-    missing = "{} is not available: this installation does not speak the legacy era over HTTP"
+    missing = "{} is not available: this installation does not support the legacy era over HTTP"
     said = say(copy, PUBLIC)
     assert said[-1] == missing.format("SqliteEventStore")
     assert sorted(said[:-1]) == [
@@ -204,6 +204,6 @@ trio.run(main)
 
 
 def test_a_client_tells_a_legacy_server_what_it_does_not_speak(copy: Path) -> None:
-    absent = "this installation does not speak the legacy era over HTTP"
-    unsent = f"'initialize' was not sent: {absent}, and the server may speak nothing else"
+    absent = "this installation does not support the legacy era over HTTP"
+    unsent = f"'initialize' was not sent: {absent}, and the server may support nothing else"
     assert say(copy, CONNECTED) == [unsent, unsent, f"HTTP+SSE is not available: {absent}"]

@@ -1,7 +1,7 @@
 """The Model Context Protocol for Trio: clients and servers for every protocol revision.
 
-Public names are imported on first use, so a client does not load the server: `trio_mcp._door` reads the list below.
-docs/design.md has a map of the package.
+Public names are imported on first use, so a client does not load the server: `trio_mcp._door` reads the list in this
+module. docs/design.md has a map of the package.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""Where an IP address can be reached from, according to IANA's registries of special-purpose addresses.
+"""Finds out where an IP address can be reached from, by IANA's registries of special-purpose addresses.
 
-The table is our own: `ipaddress` has changed its verdict on some addresses in Python's patch releases, as the
-registries themselves have changed.
+This module has a table of its own, because the verdict of `ipaddress` on some addresses differs between Python's patch
+releases: the registries themselves have changed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class Reach(enum.IntEnum):
     """Addresses that no URL should lead to: link-local, multicast, unspecified, reserved, and clouds' metadata."""
 
 
-# The rows follow https://www.iana.org/assignments/iana-ipv4-special-registry and …/iana-ipv6-special-registry of 2025.
-# If several networks contain an address, the smallest decides. An address in none is GLOBAL in IPv4, NEVER in IPv6.
+# The rows follow IANA's registries as of 2025: https://www.iana.org/assignments/iana-ipv4-special-registry and
+# …/iana-ipv6-special-registry. If several networks contain an address, the smallest network decides. An address that no
+# network contains is GLOBAL in IPv4, and NEVER in IPv6.
 _TABLE: Final = {
     Reach.GLOBAL: """
         192.31.196.0/24     AS112 (RFC 7535)
@@ -87,15 +88,16 @@ _TABLE: Final = {
     """,
 }
 
-# These IPv6 addresses contain an IPv4 address, to which their packets are forwarded: `64:ff9b::7f00:1` leads to
-# 127.0.0.1 through a translator. Each network is listed with the number of bits after the IPv4 address, and a mask that
-# inverts that address.
+# The addresses in these IPv6 networks contain an IPv4 address, to which their packets are forwarded: `64:ff9b::7f00:1`
+# leads to 127.0.0.1 through a translator. Each network is listed with the number of bits that follow the IPv4 address,
+# and with a number that is XORed with it: Teredo inverts the address.
 _WRAPPED: Final = [
     (ipaddress.IPv6Network(network), shift, inverted)
     for network, shift, inverted in (
         ("::ffff:0:0/96", 0, 0),  # mapped (RFC 4291, section 2.5.5.2)
         ("64:ff9b::/96", 0, 0),  # NAT64 (RFC 6052, section 2.1)
-        # NAT64 within a network (RFC 8215). Only that network knows where else in the /48 the address is.
+        # NAT64 within a network (RFC 8215). Elsewhere in the /48, only that network itself knows where the IPv4 address
+        # is.
         ("64:ff9b:1::/96", 0, 0),
         ("2002::/16", 80, 0),  # 6to4 (RFC 3056, section 2)
         ("2001::/32", 0, 0xFFFFFFFF),  # Teredo (RFC 4380, section 4)
@@ -105,7 +107,7 @@ _WRAPPED: Final = [
 
 @functools.cache
 def _networks() -> Sequence[tuple[_Network, Reach]]:
-    """Return the rows of the table, smallest networks first; parsed on first use, because that takes a millisecond."""
+    """Return the table's rows, smallest networks first; they are parsed on first use, as that takes a millisecond."""
     rows = [(row.split()[0], found) for found, text in _TABLE.items() for row in text.strip().splitlines()]
     return sorted(
         ((ipaddress.ip_network(network), found) for network, found in rows), key=lambda each: -each[0].prefixlen
@@ -113,12 +115,12 @@ def _networks() -> Sequence[tuple[_Network, Reach]]:
 
 
 def reach(address: str) -> Reach:
-    """Return where an IP address can be reached from, after unwrapping IPv4 in IPv6; `NEVER` for any other string."""
+    """Return where an IP address can be reached from, unwrapping IPv4 in IPv6; `NEVER` for any other text."""
     try:
         found = _unwrapped(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return Reach.NEVER
-    # `in` is also false between an IPv4 address and an IPv6 network, and vice versa.
+    # `in` is also false if the address and the network belong to different versions of IP.
     containing = (reached for network, reached in _networks() if found in network)
     return next(containing, Reach.GLOBAL if found.version == 4 else Reach.NEVER)
 

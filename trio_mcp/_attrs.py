@@ -1,8 +1,8 @@
 """attrs, as the package uses it: with ``__repr__``, ``__eq__`` and ``__hash__`` that all classes share.
 
 attrs generates these methods for each class, and the interpreter compiles them whenever the class is imported, which
-takes nearly a tenth of a server's start-up time. They are called rarely, so the shared ones can afford to look up the
-fields on each call. Import this module as ``from trio_mcp import _attrs as attrs``.
+takes nearly a tenth of a server's start-up time. The methods are called rarely, so the shared ones can afford to look
+up the fields on each call. Import this module as ``from trio_mcp import _attrs as attrs``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from attrs import (
     validators as validators,
 )
 
-if TYPE_CHECKING:  # type checkers recognize these functions by their module
+if TYPE_CHECKING:  # type checkers know `define` and `frozen` only as names from attrs
     from attrs import define as define, frozen as frozen
 else:
     import attrs
 
-    # Methods that the body of a class defines are kept, as attrs keeps them.
+    # If a class defines one of these methods in its own body, the class keeps its own method, as in attrs.
 
     def define(cls: type | None = None, **options: Any) -> Any:
         """Make an attrs class as `attrs.define` does, but with the methods that all classes share."""

@@ -1,7 +1,7 @@
-"""Checks of the values that an application passes.
+"""Checks the values that an application passes.
 
-A value of the wrong type is a `TypeError`; one of the right type that is not allowed is a `ValueError`. A boolean does
-not count as a number, although Python's `bool` is a subclass of `int`.
+A value of the wrong type raises a `TypeError`, and a value of the right type that is not allowed a `ValueError`. A
+boolean does not count as a number, although Python's `bool` is a subclass of `int`.
 
 The errors show the value, unless it may be secret: see `FilledText`.
 """
@@ -41,12 +41,13 @@ __all__ = [
 
 BundleT = TypeVar("BundleT")
 
-# A field value of RFC 9110, section 5.5, without the obsolete bytes beyond ASCII.
+# The value of a header field as RFC 9110, section 5.5, defines it, but without the bytes beyond ASCII, which are
+# obsolete.
 _FIELD_VALUE = late_pattern(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?")
 
 
 def check_number(name: str, value: Any, *, what: str = "a number") -> None:
-    """Check that a value is a number, of any size.
+    """Check that a value is a number, whatever its size.
 
     Raises:
         TypeError: If it is not a number.
@@ -116,7 +117,7 @@ def check_text(name: str, value: Any) -> None:
         ValueError: If it is empty.
     """
     if not isinstance(value, str) or not value:
-        # Both mistakes have the same message, and differ only in the type of the error.
+        # The error for an empty string and the one for a value that is not a string differ only in their types.
         kind = ValueError if isinstance(value, str) else TypeError
         raise kind(f"{name} must be a non-empty string, got {value!r}")
 
@@ -140,11 +141,11 @@ def check_choices(name: str, values: Any, choices: Collection[str]) -> None:
         TypeError: If it is not a collection of strings; a single string does not count as one.
         ValueError: If it contains a string that is not allowed.
     """
-    # A string is a collection of strings, too: its characters.
+    # A string is itself a collection of strings (its characters), but passing one is a mistake.
     strings = isinstance(values, Collection) and all(isinstance(value, str) for value in values)
     if isinstance(values, str) or not strings or not set(values) <= set(choices):
         kind = ValueError if strings and not isinstance(values, str) else TypeError
-        raise kind(f"{name} must be a list of some of {', '.join(choices)}; got {values!r}")
+        raise kind(f"{name} must be a list of values from {', '.join(choices)}; got {values!r}")
 
 
 def check_url(value: Any, schemes: Collection[str]) -> SplitResult:
@@ -163,13 +164,14 @@ def check_url(value: Any, schemes: Collection[str]) -> SplitResult:
     # The scheme is checked first, by hand: `urlsplit` accepts nearly everything as a URL.
     scheme, separator, rest = value.partition("://")
     if not separator or not rest or scheme.lower() not in schemes:
-        # The URL is not quoted: it may contain a secret.
+        # The message does not quote the URL, because it may contain a secret.
         raise ValueError(f"url must begin with {':// or '.join(schemes)}:// and name a host")
     if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
         raise ValueError("url must not contain spaces or control characters")
-    # Terminals and JSON can yield such text. It can't be encoded, so it can be neither sent nor stored.
+    # Text from a terminal or from JSON may contain a lone surrogate. It can't be encoded, so such a URL could be
+    # neither sent nor stored.
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise ValueError("url must not contain half a character (a lone surrogate)")
+        raise ValueError("url must not contain half a character, that is, a lone surrogate")
     try:
         parts = urlsplit(value)
         if not parts.hostname:
@@ -191,11 +193,12 @@ def check_headers(value: Any) -> None:
     if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
         raise TypeError("headers must map strings to strings")
     for name, content in value.items():
-        # The characters of a token (RFC 9110, section 5.6.2). A line break would let one header smuggle in another.
+        # A name may contain only the characters of a token (RFC 9110, section 5.6.2): a line break, for example, would
+        # let one header smuggle in another.
         if not name.isascii() or not all(each.isalnum() or each in "!#$%&'*+-.^_`|~" for each in name) or not name:
             raise ValueError(f"headers contains a name that a header can't have (RFC 9110, section 5.1): {name!r}")
         if not _FIELD_VALUE.fullmatch(content):
-            text = "a value must be visible ASCII, without spaces around it or line breaks"
+            text = "a value must be visible ASCII, without line breaks and without spaces around it"
             raise ValueError(f"headers contains a value for {name!r} that can't be sent: {text}")
 
 
@@ -214,7 +217,8 @@ def check_hook(name: str, value: Any, *, sync: bool = False) -> None:
         return
     if not callable(value):
         raise TypeError(f"{name} must be callable, got {type(value).__name__}")
-    # An object with an async `__call__` is async, too. (`inspect` itself looks into a partial.)
+    # An object with an async `__call__` counts as async, too. A `functools.partial` needs no check of its own, because
+    # `inspect` looks inside it.
     if sync and (inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__)):
         raise TypeError(f"{name} must be a sync function, because its result is not awaited; got an async one")
 
@@ -267,15 +271,15 @@ def validator(check: Callable[..., None], **options: Any) -> Callable[[object, a
 
 
 def check_on_trio() -> None:
-    """Check that the caller runs on Trio. This is called where a program enters the library, not for each call.
+    """Check that the caller runs on Trio. The library checks this where a program enters it, not on each call.
 
     Raises:
         RuntimeError: If it runs on another event loop, or on none.
     """
     if (loop := _running_loop()) != "trio":
         raise RuntimeError(
-            f"trio_mcp needs Trio, and this runs {'on ' + loop if loop else 'outside of it'}: start the program with "
-            "trio.run(main) or anyio.run(main, backend='trio'), and an ASGI application with "
+            f"trio_mcp needs Trio, but this code runs {'on ' + loop if loop else 'outside of it'}: "
+            "start the program with trio.run(main) or anyio.run(main, backend='trio'), and an ASGI application with "
             "`hypercorn -k trio module:app`"
         )
 
@@ -292,7 +296,9 @@ def check_no_loop(function: str, instead: str) -> None:
     """
     if (loop := _running_loop()) is not None:
         advice = f"await {instead}" if loop == "trio" else "call it from a plain function, outside of the event loop"
-        raise RuntimeError(f"{function} starts Trio and blocks until the end, and {loop} already runs here: {advice}")
+        raise RuntimeError(
+            f"{function} starts Trio and blocks until Trio ends, but {loop} is already running here: {advice}"
+        )
 
 
 def _running_loop() -> str | None:

@@ -1,6 +1,6 @@
 """Doors: packages whose public names are imported when they are first used.
 
-A door writes each name once, as an import in a block ``if TYPE_CHECKING:``, with ``X as X`` to export it. Type checkers
+A door lists each name once, as an import in an ``if TYPE_CHECKING:`` block, with ``X as X`` to export it. Type checkers
 and import-linter read these imports; at run time, `open_door` only collects their names:
 
     from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[
     module = sys.modules[package]
     homes = _read_homes(package)
 
-    # This is called for names that the module does not have yet (PEP 562).
+    # Python calls this function for names that the module does not have yet (PEP 562).
     def __getattr__(name: str) -> Any:
         home = homes.get(name)
         if home is None:
@@ -48,11 +48,12 @@ def open_door(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[
         try:
             value = getattr(importlib.import_module(home), name)
         except ModuleNotFoundError as exc:
-            # The folders named `legacy` may be deleted as a whole; any other missing module is a broken installation.
+            # An installation may lack all folders named `legacy`; but if any other module is missing, the installation
+            # is broken.
             if exc.name is None or not exc.name.endswith(".legacy"):
                 raise
             raise ImportError(
-                f"{name} is not available: this installation does not speak the legacy era over HTTP", name=package
+                f"{name} is not available: this installation does not support the legacy era over HTTP", name=package
             ) from None
         # The value is stored in the module, so that the next access does not call this function.
         setattr(module, name, value)
@@ -66,13 +67,14 @@ def absent(package: str, name: str) -> Exception:
     """Return the error for a name that a package does not have; the error says what to write instead, if known."""
     from trio_mcp._renamed import refused_import
 
-    # The error is given the module, so that Python suggests a similar name.
+    # The error gets the module as `obj`, so that Python can suggest a similar name.
     plain = AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
     return refused_import(package, name, _door_of) or plain
 
 
 def _door_of(name: str) -> str | None:
-    # A lower-case name may be that of a submodule, which the import system looks for after an AttributeError.
+    # A lower-case name may be that of a submodule, which the import system looks for only after an AttributeError. If
+    # the name were found in a door, an ImportError would be raised instead, so only two doors are searched for it.
     doors = DOORS if name[:1].isupper() else DOORS[:2]
     return next((door for door in doors if name in importlib.import_module(door).__all__), None)
 
@@ -83,9 +85,9 @@ def _read_homes(package: str) -> dict[str, str]:
 
     def record(module: str, _globals: object, _locals: object, names: Sequence[str], _level: int) -> SimpleNamespace:
         homes.update(dict.fromkeys(names, module))
-        return SimpleNamespace(**dict.fromkeys(names, True))  # so TYPE_CHECKING is true
+        return SimpleNamespace(**dict.fromkeys(names, True))  # every imported name counts as true, even TYPE_CHECKING
 
-    # The loader returns compiled code, so neither the source nor a second file is needed.
+    # The loader returns the package's compiled code, so neither its source nor a separate list of names is needed.
     loader: Any = sys.modules[package].__spec__.loader  # type: ignore[union-attr]  # an imported module has one
     exec(loader.get_code(package), {"__builtins__": {"__import__": record}})
     del homes["TYPE_CHECKING"]

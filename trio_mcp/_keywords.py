@@ -1,6 +1,6 @@
-"""Errors for unknown keyword arguments and other unknown names, with advice on what to write instead.
+"""Refuses unknown keyword arguments and other unknown names, with advice on what to write instead.
 
-A function that raises these errors declares ``**unknown: Never``, so that type checkers refuse unknown arguments too.
+A function that refuses unknown keyword arguments declares ``**unknown: Never``, so that type checkers refuse them, too.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, Final
 __all__ = ["FOREIGN", "did_you_mean", "refuse_unknown", "similar_names"]
 
 LONGEST_COMPARED = 200
-"""How many characters of a name are compared, from its beginning: difflib takes quadratic time."""
+"""How many characters at the beginning of a name are compared; difflib takes quadratic time, so there is a limit."""
 
 MOST_COMPARED = 1000
-"""The largest number of known names that a name is compared with. An arbitrary choice: 1000 take milliseconds."""
+"""The maximum number of known names that a name is compared with (arbitrary): so many take milliseconds."""
 
-_VERSION = "the protocol has no versions for it; write meta={'com.example/version': …}"
+_VERSION = "the protocol has no versions of tools, resources and prompts; write meta={'com.example/version': …}"
 _TASK = "tasks are not implemented"
 _SCOPES = "write scopes={…}; tokens are checked by run('http', auth=…)"
-_AUTH = "give run('http') auth=…, a ResourceServer of trio_mcp.auth"
+_AUTH = "write run('http', auth=…), with a ResourceServer from trio_mcp.auth"
 
-# These are keywords of FastMCP and the official SDK, and their counterparts here.
+# The table lists keywords of FastMCP and the official SDK, each with advice on what to write in this library instead.
 _TOOL = {
     "version": _VERSION,
     "task": _TASK,
     "auth": _SCOPES,
-    "exclude_args": "annotate such a parameter as a dependency: Annotated[…, Depends(…)]",
+    "exclude_args": "annotate each parameter to exclude as a dependency: Annotated[…, Depends(…)]",
     "serializer": "return the text, or a types.CallToolResult",
 }
 _RESOURCE = {
@@ -43,8 +43,8 @@ _PROMPT = {
     "auth": _SCOPES,
 }
 _SWITCH = {
-    "names": "write the names alone: disable('a', 'b')",
-    "keys": "write names and URIs alone: disable('a', 'config://b')",
+    "names": "pass the names as positional arguments: disable('a', 'b')",
+    "keys": "pass names and URIs as positional arguments: disable('a', 'config://b')",
     "components": "write kind=…, with 'tool', 'resource', 'template' or 'prompt'",
     "version": _VERSION,
     "only": "disable everything that is not to be offered",
@@ -58,14 +58,15 @@ _ONE_ROUND = {
     "progress_handler": "write on_progress=…",
     "read_timeout_seconds": "write timeout=…, in seconds",
     "cache_mode": "the cache belongs to the client: Client(cache=…)",
-    "raise_on_error": "nothing is raised: check is_error of the result",
+    "raise_on_error": "the error of a tool is not raised: check is_error of the result",
     "task": _TASK,
     "version": _VERSION,
 }
 _REQUEST = _ONE_ROUND | dict.fromkeys(
     ("allow_input_required", "input_responses", "request_state"), "call the method whose name ends in _once"
 )
-# These include the fields of the bundles, which look like keywords of the client itself.
+# The table includes the fields of bundles such as `Answers`, because callers may mistake the fields for keywords of the
+# client itself.
 _CLIENT = {
     **{each: f"write answers=Answers({each}=…)" for each in ("elicitation", "sampling", "roots", "max_input_rounds")},
     **dict.fromkeys(("elicitation_handler", "elicitation_callback"), "write answers=Answers(elicitation=…)"),
@@ -84,15 +85,15 @@ _CLIENT = {
     **dict.fromkeys(
         ("result_types", "result_claims"), "write options=SessionOptions(calls=CallOptions(result_types=…))"
     ),
-    **dict.fromkeys(("progress_handler", "progress_callback"), "write on_progress=… where you call"),
+    **dict.fromkeys(("progress_handler", "progress_callback"), "pass on_progress=… to each call"),
     "extensions": 'write capabilities={"extensions": …}',
-    "raise_exceptions": "a server logs the errors that it hides; write expose_errors=True at the Server",
+    "raise_exceptions": "a server logs the errors that it masks; write Server(expose_errors=True)",
     "auto_initialize": "async with Client(…) connects and negotiates",
     "verify": "write Client(lambda: streamable_http_client(url, http_client=…))",
-    **dict.fromkeys(("oauth", "auth_provider", "authProvider"), "write auth=…, with an OAuth of trio_mcp.auth"),
+    **dict.fromkeys(("oauth", "auth_provider", "authProvider"), "write auth=…, with an OAuth from trio_mcp.auth"),
 }
 
-# These are settings of an endpoint in the official SDK and FastMCP, and their counterparts here.
+# The table lists settings of an endpoint in the official SDK and FastMCP, each with its counterpart in this library.
 _ENDPOINT = {
     "streamable_http_path": "path=…",
     "stateless_http": "stateless=True",
@@ -108,8 +109,9 @@ _RUN = {name: f"write {ours}" for name, ours in _ENDPOINT.items()} | {
     "middleware": "write Server(middleware=[…])",
     "mount_path": "mount the application of asgi_app()",
 }
-_SERVE = _RUN | {"log_level": "use the logging module: this library logs as 'trio_mcp'; only run() takes it"}
-# Names of our own endpoint settings: in the official SDK and early FastMCP the constructor of the server took them.
+_SERVE = _RUN | {"log_level": "only run() takes log_level; use the logging module, with the logger 'trio_mcp'"}
+# The settings in this list belong to an endpoint in this library, too. They are refused for a server, because in the
+# official SDK and in early versions of FastMCP, the server's constructor took them.
 _OURS = "host port path sse_path message_path allowed_hosts allowed_origins cors event_store stateless max_sessions"
 _ANY_SERVER = (
     {name: f"give it to run('http', {ours})" for name, ours in _ENDPOINT.items()}
@@ -123,11 +125,11 @@ _ANY_SERVER = (
     | {
         "cache_hints": "write lists=ListOptions(cache_hints=…)",
         "request_state_security": "write input=InputOptions(key=…, ttl=…)",
-        "mask_error_details": "they are masked; expose_errors=True shows them",
+        "mask_error_details": "errors are masked; expose_errors=True shows them",
     }
 )
 _KINDS = ("tools", "resources", "prompts")
-_TWICE = "a second one of the same name is always an error"
+_TWICE = "a second tool, resource or prompt of the same name is always an error"
 _SERVER = (
     _ANY_SERVER
     | dict.fromkeys(("page_size", "list_page_size"), "write lists=ListOptions(page_size=…)")
@@ -145,10 +147,10 @@ _SERVER = (
     }
 )
 _PROXY = _ANY_SERVER | {
-    "lifespan": "a run of the proxy is one connection to the upstream",
-    "extensions": "the upstream decides that",
+    "lifespan": "a run of the proxy is one connection to the upstream server, and has no lifespan of its own",
+    "extensions": "the upstream server decides which extensions there are",
     "functions": "a proxy has no functions of its own",
-    "visible": "the upstream decides that; a middleware may change its lists and refuse calls",
+    "visible": "the upstream server decides what is visible; a middleware may change the lists and refuse calls",
 }
 
 FOREIGN: Final[dict[str, dict[str, str]]] = {
@@ -168,7 +170,7 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
     "Server.add_prompt": _PROMPT,
     "Context.sample": {
         "mask_error_details": "errors other than ToolError are masked; Server(expose_errors=True) shows them",
-        "tool_concurrency": "what the model calls in one reply runs at the same time",
+        "tool_concurrency": "the tools that the model calls in one reply run at the same time",
     },
     "Server.mount": _MOUNT,
     "Server.enable": _SWITCH,
@@ -183,7 +185,7 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
     "Client.get_prompt": _REQUEST,
     "Client.get_prompt_once": _ONE_ROUND,
 }
-"""For each public function: keywords of FastMCP and the official SDK (`mcp`), and what to write here instead."""
+"""For each public function: keywords of FastMCP and the official SDK (`mcp`), and what to write instead of them."""
 
 
 _FOR_THE_SERVER: Final = ("call_tool", "call_tool_once", "get_prompt", "get_prompt_once")
@@ -204,7 +206,7 @@ def refuse_unknown(
     Raises:
         TypeError: If a keyword is unknown.
     """
-    # The known names come from the TypedDict itself, so that type checkers accept exactly what is accepted here.
+    # The known names come from the TypedDict itself, so that type checkers accept the same keywords as this function.
     known = () if details is None else details.__annotations__
     for name in given:
         if name not in known:
@@ -218,10 +220,10 @@ def _advice(function: Callable[..., Any], called: str, name: str, known: list[st
     for each in (called, *(base.__qualname__ for base in bases)):
         if (advice := FOREIGN.get(each, {}).get(name)) is not None:
             return f": {advice}"
-    from difflib import get_close_matches  # deferred: only for mistakes
+    from difflib import get_close_matches  # imported here, because only a wrong keyword needs difflib
 
-    # The table takes precedence over the spelling: a name from another library was not misspelt, even if it resembles a
-    # known one.
+    # The spelling is compared only if the table has no advice: a name from another library was not misspelt, even if it
+    # resembles a known one.
     if close := get_close_matches(name, known, 1):
         return f"; did you mean {close[0]!r}?"
     if function.__name__ in _FOR_THE_SERVER:
@@ -232,14 +234,16 @@ def _advice(function: Callable[..., Any], called: str, name: str, known: list[st
 def _parameters(function: Callable[..., Any]) -> list[str]:
     kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     parameters = inspect.signature(function).parameters.values()
-    return [each.name for each in parameters if each.kind in kinds and each.name != "self"]  # methods are unbound
+    # The methods are unbound, so `self` is one of their parameters.
+    return [each.name for each in parameters if each.kind in kinds and each.name != "self"]
 
 
-# Words that other libraries use for a choice that has quite a different name here.
+# The table lists words that other libraries use for choices that have quite different names in this library.
 _RENAMED = {"streamable-http": "http"}
 
 
-# The name may come from a model, the known ones from a server: both are bounded.
+# Both the length of the name and the number of known names are limited, because the name may come from a language
+# model, and the known names from a server.
 def similar_names(name: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
     """Return up to ``most`` known names that are similar to a name, the most similar first."""
     from difflib import get_close_matches

@@ -5,8 +5,8 @@ from typing import Final, Literal, TypeAlias
 
 __all__ = ["LEVELS", "LogLevel", "logger", "show_log"]
 
-# The whole package has one logger, so that a program sets its level, or silences it, in one place. The ready-made
-# middleware and the access log have loggers below it.
+# The whole package has one logger, so that a program sets its level, or silences it, in one place. The loggers of the
+# ready-made middleware and of the access log are its children.
 logger = logging.getLogger("trio_mcp")
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -22,6 +22,6 @@ def show_log(level: LogLevel) -> None:
     number = logging.getLevelNamesMapping()[level.upper()]
     logger.setLevel(number)
     if not logging.getLogger().handlers:
-        # Other libraries stay at INFO or above: their debug messages include the header fields of requests, with
-        # tokens.
+        # Other libraries log only at INFO or above, because their debug messages include the header fields of requests,
+        # and so tokens.
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=max(number, logging.INFO))

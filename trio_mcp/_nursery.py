@@ -1,4 +1,4 @@
-"""Lifetimes of objects that have background tasks: their nursery, the block around them, and how they are closed."""
+"""Manages objects that have background tasks: their nursery, the block around them, and how they are closed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
     """Call `close` at the end of the block, however it ends, and raise the gravest exception.
 
     ``finally: await close()`` could lose an exception: in a cancelled scope, the close raises `Cancelled` in place of
-    what the block raised, Ctrl-C included. Here the block's own exception is raised, except that Ctrl-C and
-    `SystemExit` take precedence over everything, and any failure over a cancellation. A failure of the close that is
-    not raised is logged.
+    what the block raised, Ctrl-C included. This context manager raises the block's own exception, except that Ctrl-C
+    and `SystemExit` take precedence over everything, and any failure over a cancellation. A failure of the close that
+    is not raised is logged.
     """
-    # `finally` is not enough: what the block raised has to be known here, to be compared with what the close raises.
+    # A `finally` block would not be enough, because an exception from the block has to be compared with an exception
+    # from the close.
     try:
         yield
     except BaseException as exc:
@@ -46,7 +47,7 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
             if _is_graver(later, exc):
                 raise
             if (failure := without_cancellation(later)) is not None:
-                logger.error("closing failed after %r", exc, exc_info=failure)
+                logger.error("closing failed after the block had raised %r", exc, exc_info=failure)
         raise
     else:
         await close()
@@ -54,8 +55,8 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
 
 def _is_graver(later: BaseException, earlier: BaseException) -> bool:
     """Return whether an exception that closing has raised takes precedence over the one from the block."""
-    # An exception without `Cancelled` is a failure or the end of the program (Ctrl-C, `SystemExit`). The end of the
-    # program is always raised; a failure is raised only if the block raised nothing but `Cancelled`.
+    # An exception other than `Cancelled` either is a failure or ends the program (Ctrl-C, `SystemExit`). An exception
+    # that ends the program always takes precedence; a failure does so only if the block raised nothing but `Cancelled`.
     rest = without_cancellation(later)
     return rest is not None and (not isinstance(rest, Exception) or without_cancellation(earlier) is None)
 
@@ -80,14 +81,15 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
                 async with contextlib.nullcontext() if close is None else closing(close):
                     yield nursery
             except BaseException as exc:
-                # The exception is kept, and raised below, outside the nursery, which would wrap it in a group.
+                # The exception is kept, and raised outside the nursery, because the nursery would wrap it in a group.
                 raised = exc
             # The tasks are cancelled only after the close, which may need them: a writer, for example, still has to
             # write the last messages.
             nursery.cancel_scope.cancel("the block that these background tasks belong to has ended")
             if raised is not None and without_cancellation(raised) is not raised:
-                # A `Cancelled` has to go through the nursery: the scope that it belongs to may be the nursery's own
-                # (a task failed), which then absorbs it. Only that scope can tell.
+                # A `Cancelled` has to go through the nursery: the scope that it belongs to may be the nursery's own (if
+                # a task has failed), which then absorbs it. Only the scope itself can tell whether the `Cancelled`
+                # belongs to it.
                 passing, raised = raised, None
                 raise passing
     except trio.Cancelled as exc:
@@ -99,11 +101,12 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
         if not failures and raised is None:
             raised = group
     if failures:
-        # A failure takes precedence over a cancellation; any other exception of the block forms a group with it.
+        # A task's failure takes precedence over a cancellation of the block; any other exception from the block is
+        # raised in a group with the failure.
         if raised is not None and not isinstance(raised, trio.Cancelled):
             failures.insert(0, raised)
         raised = failures[0] if len(failures) == 1 else BaseExceptionGroup("background tasks failed", failures)
-        # `except KeyboardInterrupt` would not catch Ctrl-C inside a group.
+        # Ctrl-C is not raised in a group, because `except KeyboardInterrupt` would not catch a group.
         interruption = interruption_in(raised)
         if interruption is not None and interruption is not raised:
             raise interruption from raised
@@ -121,8 +124,8 @@ def interruption_in(exc: BaseException) -> BaseException | None:
 async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]]) -> Any:
     """Start a task as `trio.Nursery.start` does, but safely even in the main task, where Ctrl-C may be raised."""
     # Trio (0.35.0) raises Ctrl-C in the main task. If that task is in `Nursery.start` at that time, and the starting
-    # task also ends with an exception, such as an outer cancellation, Trio fails with a `TrioInternalError`. So another
-    # task calls `Nursery.start`.
+    # task also ends with an exception, such as an outer cancellation, Trio fails with a `TrioInternalError`. Therefore,
+    # `Nursery.start` is called in another task.
     value: Any = None
     started = trio.Event()
 
@@ -167,7 +170,7 @@ class EnteredOnce(abc.ABC):
         try:
             await self._lifetime_manager.__aenter__()
         except TrioMcpError as exc:
-            # Some twenty inner frames would hide the text, which says all that a user needs to know.
+            # Some twenty internal frames would bury the error message, which says all that a user needs to know.
             logger.debug("entering a %s failed", type(self).__name__, exc_info=exc)
             drop_inner_frames(exc)
             raise
@@ -179,8 +182,8 @@ class EnteredOnce(abc.ABC):
         assert self._lifetime_manager is not None
         assert self._entered_in is not None
         if trio.lowlevel.current_task() is not self._entered_in:
-            # Leaving its nursery here would make Trio report a corrupted internal state.
-            text = f"a {type(self).__name__} must be left in the task that has entered it, {self._entered_in.name!r}"
+            # If another task closed the object's nursery, Trio would report a corrupted internal state.
+            text = f"a {type(self).__name__} must be left in the task that entered it, {self._entered_in.name!r}"
             if (aclose := getattr(self, "aclose", None)) is not None:
                 await aclose()
                 text += "; it is closed now; to close it from another task, call aclose()"
@@ -193,7 +196,8 @@ def drop_inner_frames(exc: BaseException) -> None:
     its causes."""
     behind: BaseException | None = exc
     while behind is not None:
-        # When a task fails, the others are cancelled; their `Cancelled` says nothing about the failure.
+        # When a task fails, the other tasks are cancelled. Their `Cancelled` says nothing about the failure, so it is
+        # dropped.
         if isinstance(behind.__context__, trio.Cancelled):
             behind.__context__ = None
         behind.__traceback__ = outer_frames(behind.__traceback__)

@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used: compiling one takes longer than importing a module.
+"""Makes regular expressions that are compiled on first use: compiling one takes longer than importing a module.
 
 Patterns that every program uses are better compiled with `re.compile`.
 """
@@ -14,7 +14,7 @@ __all__ = ["late_pattern"]
 def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Return a stand-in for a compiled pattern; the pattern is compiled on the first access to a method.
 
-    An invalid pattern raises an error only then.
+    The error for an invalid pattern is raised only on that access.
 
     Args:
         pattern: The regular expression.
@@ -28,7 +28,8 @@ class _LatePattern:
         self._given = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
-        # This is called only for missing names: a method that was used before costs no more than on a compiled pattern.
-        found = getattr(re.compile(*self._given), name)  # for further names, the pattern is in the cache of `re`
+        # Python calls this only for attributes that are missing. So from its second call on, a method costs no more
+        # than that of a compiled pattern.
+        found = getattr(re.compile(*self._given), name)  # for other methods, `re` finds the pattern in its cache
         setattr(self, name, found)
         return found

@@ -1,4 +1,4 @@
-"""Features that Windows lacks, and their replacements there."""
+"""Finds out which features the platform lacks (mainly Windows), and replaces some of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ __all__ = [
 AF_UNIX: Final[int | None] = getattr(socket, "AF_UNIX", None)
 """The address family of Unix sockets; None where Python does not support them."""
 
-# Where this is true, `os.read` and `os.write` bypass some layers between a socket and a transport.
+# Where a socket's number is a file descriptor, transports call `os.read` and `os.write` on it, which bypasses some
+# layers.
 SOCKETS_ARE_FILES: Final[bool] = sys.platform != "win32"
 """Whether a socket's number is a file descriptor."""
 
@@ -37,25 +38,25 @@ INSTEAD = "use HTTP, WebSocket or TCP instead, such as server.run('http') and Cl
 
 
 def check_pipes() -> None:
-    """Check that Trio supports pipes here, which stdio needs.
+    """Check that Trio supports pipes on this platform; stdio needs them.
 
     Raises:
         TransportError: If it does not; the message says what to use instead.
     """
     if not hasattr(trio.lowlevel, "FdStream"):
         raise TransportError(
-            f"trio_mcp has no stdio on {sys.platform}, where trio.lowlevel.FdStream is missing: {INSTEAD}"
+            f"trio_mcp can't use stdio on {sys.platform}, where trio.lowlevel.FdStream is missing: {INSTEAD}"
         )
 
 
 def check_unix_sockets() -> None:
-    """Check that Python supports Unix sockets here.
+    """Check that Python supports Unix sockets on this platform.
 
     Raises:
         TransportError: If it does not; the message says what to use instead.
     """
     if AF_UNIX is None:
-        raise TransportError(f"Python has no Unix sockets on {sys.platform}: {INSTEAD}")
+        raise TransportError(f"Python does not support Unix sockets on {sys.platform}: {INSTEAD}")
 
 
 def sync_folder(folder: Path) -> None:
@@ -68,7 +69,8 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-# Each of the two modules imported below exists on one kind of system only.
+# The functions import `msvcrt` and `fcntl` where they need them, because each of the two modules exists only on one
+# kind of system.
 def try_to_lock(descriptor: int) -> bool:
     """Try to lock an open file without waiting; return False if it is already locked elsewhere."""
     if sys.platform == "win32":

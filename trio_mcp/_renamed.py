@@ -1,4 +1,4 @@
-"""Names from FastMCP and the official SDK (`mcp`) that newcomers may write, and their counterparts here.
+"""Names from FastMCP and the official SDK (`mcp`) that newcomers may write, and their counterparts in this library.
 
 Keywords have their own table, in `_keywords`.
 """
@@ -45,7 +45,7 @@ NAMES: Final = {
 _REGISTER = "register functions with @server.tool, @server.resource and @server.prompt"
 _ASK = f"{_REGISTER}; to ask a server: async with Client(server) as client: await client."
 _APP = "write server.asgi_app()"
-_STATE = "ctx.session_state is a dict for this, in the legacy era"
+_STATE = "ctx.session_state is a dict for the data of a session, in the legacy era"
 
 ATTRIBUTES: Final = {
     "BaseServer": {
@@ -76,9 +76,9 @@ ATTRIBUTES: Final = {
         **dict.fromkeys(("set_state", "get_state", "delete_state"), _STATE),
         "request_context": "the context itself has ctx.meta, ctx.request_id and ctx.state",
         "lifespan_context": "write ctx.state",
-        "fastmcp": "the function can refer to its server by the name of the variable",
+        "fastmcp": "the function can use the variable to which its server is assigned",
         "read_resource": "call the resource's function",
-        "list_resources": "the function can refer to its server by the name of the variable",
+        "list_resources": "the function can use the variable to which its server is assigned",
         "get_http_request": "write ctx.headers, or ctx.transport_metadata",
         "client_id": "write ctx.principal",
         "session_id": _STATE,
@@ -91,8 +91,8 @@ ATTRIBUTES: Final = {
         "send_ping": "write client.ping()",
         "call_tool_mcp": "write client.call_tool(name, arguments)",
         **{f"{each}_mcp": f"write client.{each}()" for each in ("list_tools", "list_resources", "list_prompts")},
-        "close": "leave the block of `async with`, or write client.aclose()",
-        "is_connected": "a client is connected inside its block; see client.statistics()",
+        "close": "leave the `async with` block, or write client.aclose()",
+        "is_connected": "a client is connected inside its `async with` block; see client.statistics()",
         "send_roots_list_changed": "write client.set_roots(…)",
         "set_logging_level": "write client.set_log_level(level)",
     },
@@ -129,13 +129,13 @@ class _Refused:
         self._advice = advice
 
     def __get__(self, instance: object, owner: type) -> Any:
-        # The object is not passed to the error: Python would suggest a similar name.
+        # The error does not get the object, because Python would then suggest a similar name, too.
         text = f"{owner.__name__!r} object has no attribute {self._name!r}: {self._advice}"
         raise AttributeError(text, name=self._name, obj=None)
 
 
 def refuse_attributes(cls: type) -> None:
-    """Make a class refuse its names in `ATTRIBUTES` with an AttributeError that says what to write instead."""
+    """Make a class refuse the names that `ATTRIBUTES` lists for it; the AttributeError says what to write instead."""
     refused = ATTRIBUTES[cls.__name__]
     for name, advice in refused.items():
         assert not hasattr(cls, name), name

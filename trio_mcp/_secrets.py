@@ -41,7 +41,7 @@ An arbitrary choice.
 
 
 class Place(IntEnum):
-    """Where a name occurs. A name that reveals a secret in one place does so in the places listed after it as well."""
+    """The places where a name can occur. A name that reveals a secret in one place does so in all later places, too."""
 
     FIELD = 0
     """JSON, text or a command line, where only unmistakable names reveal a secret."""
@@ -53,10 +53,10 @@ class Place(IntEnum):
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
-# Names are compared by their words, in lower case: `apiKey`, `API-KEY` and `api_key` are `_api_key_`.
+# Names are compared by their words, in lower case: `apiKey`, `API-KEY` and `api_key` all become `_api_key_`.
 _WORD = late_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
-# These may occur anywhere in a name, with or without a separator between words: PGPASSWORD, hapikey, accesstoken.
+# These words may occur anywhere in a name, with or without separators, as in PGPASSWORD, hapikey and accesstoken.
 _ANYWHERE = late_pattern(
     "passw(or)?d|passphrase|passcode|secret(?!ar)|credential|cookie|jwt|bearer|authorization"
     "|(api|access|private|signing|encryption|subscription|functions)key|accesssignature|connectionstring"
@@ -64,7 +64,7 @@ _ANYWHERE = late_pattern(
 )
 _SESSION = late_pattern("sess(ion)?id")
 
-# These kinds of keys and codes are secrets even in JSON, where nearly all others are not.
+# These kinds of keys and codes are secrets even in JSON, where nearly all other keys and codes are harmless.
 _KEYS: Final = (
     "account|admin|aes|anon|app|application|auth|client|consumer|decryption|deploy|function|hmac|ingestion|insert"
     "|integration|license|master|rapidapi|rest|role|routing|server|service|session|shared|sign|ssh|storage|symmetric"
@@ -83,22 +83,25 @@ _BY_PLACE: Final = {
     Place.QUERY: late_pattern("^_(key|code|hmac|assertion)_$"),
 }
 
-# A name with these words is not that of a secret, although it contains one of the words above.
+# A name that contains one of these words is not that of a secret, even if it also matches one of the preceding
+# patterns.
 _HARMLESS = late_pattern(
-    # These tokens are counted by language models, or belong to the protocol, to parsers and to pages of results.
+    # These tokens are the units that language models count, or belong to the protocol, to parsers or to paginated
+    # results.
     "_(progress|max|min|input|output|total|prompt|completion|stop|eos|bos|pad|unk|sep|cls|unexpected|next|prev|previous"
     "|page|pagination|continuation|continue|sync|resume|starting)_tokens?_"
     "|_(cached|limit|new|reasoning|remaining|special|thinking|used)_tokens_|_tokens_(left|per|remaining|used)_"
     "|_token_(address|bucket|ids?|ring|symbol)_|ratelimit|_rate_limit_"
-    # These keys belong to tables and caches, to keyboards, and to WebSocket (RFC 6455, section 4.1).
+    # These keys belong to tables, caches or keyboards, or to WebSocket (RFC 6455, section 4.1).
     "|_(primary|foreign|sort|partition|hash|range|row|cache|surrogate|idempotency|dedup|deduplication|public|publishable"
     "|lookup|object|parent|group|composite|natural|unique|index|socket|translation|registry|hot|arrow|enter|shift"
     "|ctrl|alt|tab|escape)_keys?_|_(gpio|led)_pin_"
-    # These words describe a secret: its type, where it comes from, how long it lasts.
+    # A value whose name ends with one of these words only describes a secret (its type, origin or lifetime, for
+    # example).
     "|_(types?|type_hint|endpoints?|ur[li]s?|supported|methods?|algs?|algorithms?|counts?|limits?|usage|length|size"
     "|expiry|expires|expires_(in|at|on)|expiration|ttl|lifetime|policy|required|enabled|format|budget|servers?|names?"
     "|prefix|file|path|dir|directory|version|status|details|description|issuer|audience|provider|scopes?)_$"
-    # Extensions of the protocol are named after what they do.
+    # A name that begins like this is that of a protocol extension, which is named after what it does.
     "|^_io_modelcontextprotocol_"
 )
 
@@ -110,7 +113,7 @@ def is_secret(name: str, place: Place = Place.FIELD) -> bool:
         name: The name, in any style, such as ``apiKey`` or ``API-KEY``.
         place: Where the name occurs.
     """
-    # A peer may choose a name of any length.
+    # A peer may choose a name of any length, so only the beginning and the end of a long one are examined.
     if len(name) > MAX_NAME:
         name = f"{name[: MAX_NAME // 2]} {name[-MAX_NAME // 2 :]}"
     return _is_secret(name, place)
@@ -118,7 +121,8 @@ def is_secret(name: str, place: Place = Place.FIELD) -> bool:
 
 @lru_cache(1024)
 def _is_secret(name: str, place: Place) -> bool:
-    # A name in upper case, or with hyphens, is that of an environment variable or a header field, wherever it occurs.
+    # A name in upper case or with hyphens is taken for that of an environment variable or a header field, wherever it
+    # occurs.
     if place is Place.FIELD and (name.isupper() or "-" in name):
         place = Place.WIRE
     words = f"_{'_'.join(_WORD.findall(name))}_".lower()
@@ -137,8 +141,9 @@ def names_session(name: str) -> bool:
 
 # --- looks ------------------------------------------------------------------------------------------------------------
 
-# Every pattern takes linear time, however hostile the text: each repetition has a small bound, or nothing after it can
-# fail, so that the search continues after what it has read. tests/test_secrets.py checks this.
+# Every pattern takes linear time, however hostile the text: each repetition either has a small bound, or is followed by
+# nothing that can fail, so that the search continues after the text that the repetition has read. tests/test_secrets.py
+# checks this.
 _Instead: TypeAlias = str | Callable[[re.Match[str]], str]
 
 
@@ -154,8 +159,8 @@ def _without_user(found: re.Match[str]) -> str:
 
 
 _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
-    # A PEM block (RFC 7468) extends to its END line, or to the end of the text if it was cut off. Old ones begin with
-    # header lines that contain hyphens.
+    # A PEM block (RFC 7468) extends to its END line, or to the end of the text if the block was cut off. Old PEM blocks
+    # begin with header lines that contain hyphens, so a hyphen alone does not end the block.
     (
         late_pattern(
             r"-----BEGIN (?:RSA |EC |DSA |OPENSSH |ENCRYPTED |ANY |PGP )?PRIVATE KEY(?: BLOCK)?-----"
@@ -164,8 +169,8 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
         MASK,
     ),
     (late_pattern(r"PuTTY-User-Key-File-[0-9]:[\s\S]*"), MASK),
-    # HTTP credentials follow the name of their scheme (RFC 9110, section 11.4). In prose, the word after such a name
-    # contains none of these characters.
+    # HTTP credentials follow the name of their scheme (RFC 9110, section 11.4). The second pattern of each entry
+    # excludes prose, such as "a bearer credential".
     (
         late_pattern(r"\b(Bearer|DPoP|Negotiate|ApiKey|GenieKey|FlyV1)\s{1,16}+([\w.~+/=-]{8,}+)", re.IGNORECASE),
         _where(r"[0-9+/=_.-]", lambda found: f"{found[1]} {MASK}"),
@@ -178,10 +183,11 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
         late_pattern(r"\b(Digest)\s{1,16}+([^\r\n]{8,}+)", re.IGNORECASE),
         _where(r"response=", lambda found: f"{found[1]} {MASK}"),
     ),
-    # A JSON Web Token, signed or encrypted, begins with an object; whatever follows without a space is masked with it.
+    # A JSON Web Token, signed or encrypted, begins with a JSON object, which is "eyJ" in Base64. Whatever follows
+    # without a space is masked as well.
     (late_pattern(r"\beyJ([\w.-]{5,}+)"), _where(r"\w\.[\w-]+\.")),
-    # Many APIs give their keys a recognizable prefix. Followed only by short words, it belongs to a name:
-    # `hf_hub_enable_transfer`.
+    # Many APIs give their keys a recognizable prefix. If only short words follow the prefix, it belongs to an ordinary
+    # name, such as `hf_hub_enable_transfer`.
     (
         late_pattern(
             r"\b((?:sk[-_]|[pr]k_(?:live|test)_|whsec_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat)-"
@@ -191,14 +197,14 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
         ),
         _where("[0-9]|[A-Za-z]{14}"),
     ),
-    (late_pattern(r"\bsecret_[A-Za-z0-9]{40,}+"), MASK),  # of Notion
-    (late_pattern(r"\bdapi[0-9a-f]{32,}+"), MASK),  # of Databricks
+    (late_pattern(r"\bsecret_[A-Za-z0-9]{40,}+"), MASK),  # a Notion token
+    (late_pattern(r"\bdapi[0-9a-f]{32,}+"), MASK),  # a Databricks token
     (late_pattern(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"), MASK),
-    (late_pattern(r"\bSK[0-9a-f]{32}\b"), MASK),  # of Twilio
-    (late_pattern(r"\b[0-9a-f]{32}-us[0-9]{1,2}\b"), MASK),  # of Mailchimp
-    (late_pattern(r"\b[0-9a-f]{36}NRAL\b"), MASK),  # of New Relic
-    (late_pattern(r"\b[0-9]{8,10}:AA[\w-]{33}"), MASK),  # of a Telegram bot
-    # The URLs of webhooks, here those of Slack and Discord, are secrets themselves.
+    (late_pattern(r"\bSK[0-9a-f]{32}\b"), MASK),  # a Twilio API key
+    (late_pattern(r"\b[0-9a-f]{32}-us[0-9]{1,2}\b"), MASK),  # a Mailchimp API key
+    (late_pattern(r"\b[0-9a-f]{36}NRAL\b"), MASK),  # a New Relic key
+    (late_pattern(r"\b[0-9]{8,10}:AA[\w-]{33}"), MASK),  # the token of a Telegram bot
+    # The URL of a webhook, such as those of Slack and Discord, is itself a secret.
     (late_pattern(r"(?<=hooks\.slack\.com/)[\w/-]{8,}+"), MASK),
     (late_pattern(r"(?<=/api/webhooks/)[\w/-]{8,}+"), MASK),
     # A URL may contain a user name and a password.
@@ -207,7 +213,7 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
 
 
 def mask_text(text: str) -> str:
-    """Mask everything in the text that looks like a secret, or that has the name of one."""
+    """Mask everything in the text that looks like a secret, or whose name is that of a secret."""
     for pattern, instead in _LOOKS:
         text = pattern.sub(instead, text)
     return "".join(_without_named(text))
@@ -215,8 +221,8 @@ def mask_text(text: str) -> str:
 
 # --- names in a text --------------------------------------------------------------------------------------------------
 
-# This matches a name and the beginning of its value: in a query, in environment variables, in headers, on a command
-# line, in JSON, YAML, Python and XML. Quotes inside strings are escaped with backslashes.
+# This pattern matches a name and the beginning of its value: in a query, in environment variables, in headers, on a
+# command line, in JSON, YAML, Python and XML. A quote inside another string has backslashes before it.
 _NAMED = late_pattern(
     r"""(?:(?<![\w.%-])|(?<=%3F)|(?<=%26)|(?<=%23))(-{1,2}+)?+([A-Z0-9_][\w.-]{0,199}+)"""
     r"""(?:\\{0,15}+["'`]?+[^\S\n]{0,64}+(?:={1,3}+>?+|:=?+|%3D)[^\S\n]{0,64}+(?:\n[ \t]{0,64}+)?+"""
@@ -231,7 +237,7 @@ _ENCODED = late_pattern(r"""(?:(?!%26|%23)[^\s&;,"'`\\<>{}\[\]])*+""")
 _ENCODED_BEFORE = late_pattern("%(?:3F|26|23)", re.IGNORECASE)
 _INDENTED = late_pattern("[ ]*+")
 _SCALAR = late_pattern(r"[|>][0-9+-]{0,2}+[ \t]{0,64}+\r?+\n")
-"""The beginning of a multi-line string in YAML (1.2.2, section 8.1)."""
+"""The beginning of a multi-line string in YAML (version 1.2.2, section 8.1)."""
 _LINE = late_pattern(r"(?:[^\r\n\\]|\\(?![rn]))*+")
 _BRACKET = late_pattern(r"""[\[\]{}]|(\\{0,15}+)(["'`])""")
 _SCHEME = late_pattern(r"(?:Basic|Bearer|Digest|DPoP|Negotiate|Token|ApiKey|AWS4-HMAC-SHA256) ", re.IGNORECASE)
@@ -258,7 +264,7 @@ LABELS: Final = {
     "Key": "Value",
     "ParameterKey": "ParameterValue",
 }
-"""Members that contain the name of a value, each with the member that contains the value itself.
+"""Members of an object that contain the name of a value, each with the member that contains the value itself.
 
 Variables in Kubernetes, headers in HAR and parameters in AWS are written like this.
 """
@@ -276,7 +282,8 @@ def _without_named(text: str) -> Iterator[str]:
     at = 0
     label, label_end = "", -_BETWEEN
     for found in _NAMED.finditer(text):
-        # The match is inside a value that is masked already: treating it as a name would show parts of that value.
+        # This match is inside a value that has already been masked. Treating it as a name would reveal parts of that
+        # value.
         if found.start() < at:
             continue
         name, begins = found[2], found.end()
@@ -317,7 +324,7 @@ def _is_named_secret(text: str, found: re.Match[str]) -> bool:
     if before.endswith(" ") and (word := before[:-1].rpartition(" ")[2]).isalpha():
         name = f"{word} {name}"
     elif start == 0 and is_secret(name, Place.QUERY):
-        # The text may be the body of a form, which begins with a name.
+        # The text may be the body of a submitted form, which begins with a name.
         value = _UNQUOTED.match(text, found.end())
         return is_secret(name) or (value is not None and text[value.end() : value.end() + 1] == "&")
     return is_secret(name)
@@ -329,21 +336,21 @@ def _value(text: str, found: re.Match[str]) -> tuple[str, int]:
     if found[4] is not None:
         return MASK, _end_of_quoted(text, begins, found[3], found[4])
     if text[begins : begins + 1] in ("{", "["):
-        # The members of a schema are examined one by one.
+        # A JSON schema is not masked as a whole: its members are examined one by one.
         return MASK, begins if _SCHEMA.match(text, begins) else _end_of_brackets(text, begins)
     if name.endswith(("authorization", "cookie")):
         return _line(text, found)
     if "\n" in text[found.end(2) : begins] or _SCALAR.match(text, begins):
         return _block(text, found)
     value = (_ENCODED if _ENCODED_BEFORE.match(text, found.start() - 3) else _UNQUOTED).match(text, begins)
-    assert value is not None  # it may be empty
+    assert value is not None  # the pattern matches an empty text, too
     if value[0].lower() in _NOTHING or (name.endswith("tokens") and value[0].isdigit()):
         return "", begins
     return MASK, value.end()
 
 
 def _line(text: str, found: re.Match[str]) -> tuple[str, int]:
-    """Mask a header field to the end of its line, or of the quotes around it."""
+    """Mask the value of a header field, which extends to the end of the line, or of the quotes around the field."""
     begins = found.end()
     quote = text[found.start() - 1 : found.start()]
     if quote in _CLOSING:
@@ -360,10 +367,10 @@ def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
     begins = found.end()
     head = text[max(0, found.start() - MAX_NAME) : found.start()].rpartition("\n")[2]
     own = len(head) - len(head.lstrip(" -"))
-    first = text.rfind("\n", found.end(2), begins) + 1  # 0 if the value begins on the name's line, with YAML's bar
+    first = text.rfind("\n", found.end(2), begins) + 1  # 0 if the value begins on the name's line, with `|` or `>`
     if first and begins - first <= own:
-        # The line is not indented further than the name: it is a value, or the next name, whose own value is examined
-        # separately.
+        # The line is not indented further than the name, so it is either the value or the next name, whose own value is
+        # examined separately.
         value = _UNQUOTED.match(text, begins)
         return (MASK, begins if value is None or value[0].endswith(":") else value.end())
     end = begins
@@ -378,8 +385,8 @@ def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
 
 
 def _end_of_quoted(text: str, begins: int, backslashes: str, quote: str) -> int:
-    """Return where a quoted string ends; inside other strings, ``backslashes`` come before its opening quote."""
-    # With each string around it, every backslash is doubled, and a quote gets one more.
+    """Return where a quoted string ends; ``backslashes`` escape its opening quote if it is inside another string."""
+    # Each string around the quoted one doubles every backslash, and adds a backslash before each quote.
     outer = len(backslashes)
     for closing in _CLOSING[quote].finditer(text, begins):
         if len(closing[1]) % (2 * (outer + 1)) == outer:
@@ -388,11 +395,11 @@ def _end_of_quoted(text: str, begins: int, backslashes: str, quote: str) -> int:
 
 
 def _end_of_brackets(text: str, begins: int) -> int:
-    """Return the position after the bracket that closes the one at `begins`; the end of the text if none does."""
+    """Return the position after the bracket that closes the one at ``begins``; the end of the text if none does."""
     depth, at = 0, begins
     for found in _BRACKET.finditer(text, begins):
         if found.start() < at:
-            continue  # in a string
+            continue  # the bracket is inside a string
         if found[2] is not None:
             at = _end_of_quoted(text, found.end(), found[1], found[2]) + len(found[1]) + 1
         else:
@@ -414,8 +421,8 @@ def without_options(words: Iterable[str]) -> Iterator[str]:
     """Yield the words of a command line, masked as in `mask_words`."""
     last = ""
     for word in words:
-        # Only an option hides the word after it; a word that merely contains the name of a secret, such as a path with
-        # `token` in it, does not.
+        # Only after an option is the next word masked as a whole; a word that merely contains the name of a secret,
+        # such as a path with `token` in it, does not count.
         yield MASK if last.startswith("-") and is_secret(last.lstrip("-")) else mask_text(word)
         last = word
 
@@ -436,7 +443,7 @@ def without_credentials(text: bytes, fields: Iterable[tuple[str, str]]) -> bytes
     """
     for name, value in fields:
         if is_secret(name, Place.WIRE):
-            # A server may repeat the value of a cookie alone.
+            # A server may repeat a cookie's value without its name.
             for sent in _SENT.findall(value) + [value.partition("=")[2] for value in value.split("; ")]:
                 if len(sent) >= _SHORTEST:
                     text = text.replace(sent.encode(), MASK.encode())

@@ -64,4 +64,4 @@ def completed(kind: type[SettingsT], given: Any) -> SettingsT:
         if setting.check is not None:
             setting.check(name, value)
         whole[name] = value
-    return whole  # type: ignore[return-value]  # mypy can't know that the annotations are those of the dictionary
+    return whole  # type: ignore[return-value]  # mypy can't know that the names are those of the dictionary

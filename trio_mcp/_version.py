@@ -1,3 +1,3 @@
-"""The version of the library; pyproject.toml reads it here."""
+"""The version of the library; the build takes the number from this file."""
 
 __version__ = "0.1.0"

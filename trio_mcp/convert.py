@@ -1,4 +1,4 @@
-"""Small conversions at the application's edge: models to plain data, errors to one line, sync and async callbacks."""
+"""Turns models into plain data, results into models and errors into one line, and calls sync and async callbacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def as_object(value: object, what: str) -> dict[str, Any]:
     Raises:
         TypeError: If the value is neither a model nor a mapping.
     """
-    # A dict is not copied, since every call comes through here; code that adds something to parameters copies them.
+    # A dict is returned as it is, because this function is part of every call and a copy would cost time. Code that
+    # adds something to parameters copies them first.
     if type(value) is dict:
         return value
     if isinstance(value, WireModel):
@@ -63,14 +64,14 @@ def as_result(result: dict[str, Any], model: type[ModelT], method: str) -> Model
         RemoteProtocolError: If the result is not valid.
     """
     try:
-        # Only the names on the wire are accepted, not the names of the attributes in Python.
+        # Only the field names of the protocol are accepted, not the names of the attributes in Python.
         return model.model_validate(result, by_alias=True, by_name=False)
     except ValidationError as exc:
         raise RemoteProtocolError(f"the result of {method!r} is not a valid {model.__name__}: {brief(exc)}") from None
 
 
 def another(error: ErrorT) -> ErrorT:
-    """Copy an exception for one more caller: raised in several tasks, one object would collect all their tracebacks."""
+    """Copy an exception for one more caller: a single object, raised in several tasks, would collect all tracebacks."""
     # `copy` keeps the attributes but not the cause.
     twin = copy.copy(error)
     twin.__cause__ = error.__cause__
@@ -90,5 +91,6 @@ def brief(exc: ValidationError, most: int = 3) -> str:
 async def call_back(callback: Callable[..., Any], *arguments: object) -> Any:
     """Call a sync or async callback and return its result."""
     outcome = callback(*arguments)
-    # The outcome decides, not the function: a lambda or a partial around an async function does not look like one.
+    # The returned value is examined, not the function: a lambda or a partial around an async function does not look
+    # like an async function.
     return await outcome if isinstance(outcome, Awaitable) else outcome

@@ -1,8 +1,8 @@
 """A bounded channel whose sender may hand each message to the receiver at once, without a turn of the event loop.
 
 A transport reads a message, and the session acts on it: with a memory channel in between, the message waits for the
-session's task to run, which costs more than acting on it. Here the session's task names a function to call with each
-message (`DirectReceiveChannel.deliver_to`) and sleeps until the channel ends.
+session's task to run, which costs more than acting on the message. Instead, the session's task attaches a function to
+be called with each message (`DirectReceiveChannel.deliver_to`) and sleeps until the channel ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ cost of the checkpoint, small enough to delay other tasks little. A link buffers
 
 
 def open_direct_channel(limit: int) -> tuple[DirectSendChannel, DirectReceiveChannel]:
-    """Open a channel, and return its sender and receiver. It buffers up to ``limit`` messages for a busy receiver."""
+    """Open a channel that buffers up to ``limit`` messages for a busy receiver; return its sender and receiver."""
     into, out_of = trio.open_memory_channel[SessionMessage](limit)
     sender = DirectSendChannel(into, limit)
     return sender, DirectReceiveChannel(out_of, sender)
@@ -56,7 +56,7 @@ class Closeable(trio.abc.AsyncResource):
 
 
 class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
-    """The sending half: it puts messages into a memory channel, unless the receiver has named a function for them.
+    """Sends messages through a memory channel, or passes them to the function that the receiver has attached.
 
     Args:
         queue: The sending half of the memory channel.
@@ -66,11 +66,12 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
     def __init__(self, queue: trio.MemorySendChannel[SessionMessage], limit: int) -> None:
         self._queue = queue
         self._limit = limit
-        # An upper bound on the messages in the queue. It grows with each message meant for the queue, even one that
-        # then waits for room in `send`, and is set to 0 when the receiver's task has found the queue empty.
+        # An upper bound on the number of messages in the queue. The bound grows with each message meant for the queue,
+        # even if that message has to wait for room in `send`, and is set to 0 when the receiver's task has found the
+        # queue empty.
         self._queued = 0
-        # The function that the receiver's task has named, that task (both None while no task is in `attach`), and the
-        # number of messages left in the burst.
+        # The function that the receiver's task has attached, and that task (both are None while no task is in
+        # `attach`); and the number of messages that may still be handed over in the current burst.
         self._take: Take | None = None
         self._task: trio.lowlevel.Task | None = None
         self._left = 0
@@ -100,18 +101,21 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         """
         take, task, left = self._take, self._task, self._left
         if take is None or task is None or not left:
-            # No function is named; or the burst is used up, and other tasks have to run first; or the function is
-            # taking another message right now. So the message is queued, and the receiver's task takes it.
+            # Either the receiver's task has not attached a function, or the burst is used up, so that other tasks have
+            # to run first, or the function is taking another message right now. In each case the message is queued, and
+            # the receiver's task takes it later.
             self.detach()
             self._queued += 1
             self._queue.send_nowait(value)
             return
         self._left = 0
         try:
-            # The function gets the context variables of the receiver's task, as if that task had received the message.
+            # The function runs with the context variables of the receiver's task, as if that task had received the
+            # message.
             task.context.run(take, value)
         except BaseException as exc:  # noqa: ASYNC103 - it is raised in the receiver
-            # The failure is the receiver's, and the message has been taken, so nothing is raised here.
+            # The message has been taken, and the failure concerns only the receiver. So the sender continues, and
+            # `attach` raises the exception in the receiver's task.
             self._failure = exc
             self.detach()
         self._left = left - 1
@@ -121,7 +125,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         self._left = BURST
 
     async def send(self, value: SessionMessage) -> None:
-        """Hand a message over, or wait for room in the queue. If this is cancelled, the message has not been sent.
+        """Hand a message over, or wait for room in the queue. If the call is cancelled, the message has not been sent.
 
         Raises:
             trio.BrokenResourceError: If the receiver is closed.
@@ -140,17 +144,17 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         self.detach()
 
     async def attach(self, take: Take) -> None:
-        """Wait in the receiver's task, until `detach`, while `send_nowait` calls a function with each message.
+        """Wait in the receiver's task until `detach` is called; meanwhile `send_nowait` gives messages to a function.
 
         Raises:
             BaseException: Whatever the function raised.
         """
         if self._take is not None:
-            raise trio.BusyResourceError("another task receives from this channel")
+            raise trio.BusyResourceError("another task is already receiving from this channel")
         self._take, self._task, self._left = take, trio.lowlevel.current_task(), BURST
         self._queued = 0
 
-        # Trio calls this during the cancellation itself, so nothing is handed over afterwards.
+        # Trio calls this function as part of the cancellation itself, so no message is handed over afterwards.
         def abort(_: Callable[[], NoReturn]) -> trio.lowlevel.Abort:
             self._take = self._task = None
             return trio.lowlevel.Abort.SUCCEEDED
@@ -163,14 +167,14 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
                 raise failure
 
     def detach(self) -> None:
-        """Let the task in `attach` continue, if there is one."""
+        """Let the task that waits in `attach` continue, if a task does."""
         task, self._take, self._task = self._task, None, None
         if task is not None:
             trio.lowlevel.reschedule(task)
 
 
 class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
-    """The receiving half: it reads from a memory channel; its task may name a function that gets the messages instead.
+    """Receives messages from a memory channel, or lets the sender pass them to a function.
 
     Args:
         queue: The receiving half of the memory channel.
@@ -182,11 +186,12 @@ class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
         self._sender = sender
 
     async def deliver_to(self, take: Take) -> NoReturn:
-        """Call a function with each message in turn: with those in the queue, and then with each as it is sent.
+        """Call a function with each message in turn: with those in the queue, then with each new one as it is sent.
 
-        The function may be called in the sender's task, with the context variables of the calling task; it is never
-        called while another call of it runs. Its exceptions are raised here. After an exception or a cancellation, it
-        is not called again. Only one task may do this at a time, and no other may receive meanwhile.
+        The function may be called in the sender's task, with the context variables of the calling task; two calls of
+        the function never overlap. This method raises the function's exceptions. After an exception or a cancellation,
+        the function is not called again. Only one task at a time may call this method, and no other task may receive
+        meanwhile.
 
         Args:
             take: A synchronous function, which does not wait.
@@ -205,7 +210,7 @@ class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
                     break
                 left -= 1
                 take(value)
-            # There is no checkpoint between finding the queue empty and `attach`, so no message can come in between.
+            # There is no checkpoint between finding the queue empty and `attach`, so no message can arrive in between.
             if left:
                 await self._sender.attach(take)
             else:

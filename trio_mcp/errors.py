@@ -7,8 +7,9 @@ There are three error paths:
 * a message that belongs to no request was malformed: reported to the session's ``on_error`` as `RemoteProtocolError`.
 """
 
-# The classes pass their arguments on to `super().__init__`, because `convert.another` makes copies, and `copy.copy`
-# calls the class with `args`. The text is made on demand: a `ClientGroup` sets `server` after the exception was raised.
+# The classes pass their arguments on to `super().__init__`, because `convert.another` copies exceptions with
+# `copy.copy`, which calls the class with `args`. The text of an exception is made on demand, because a `ClientGroup`
+# sets `server` after the exception has been raised.
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class TrioMcpError(Exception):
         server: The name of the server concerned, if a `ClientGroup` raised the exception; otherwise None.
     """
 
-    # The default is on the class, so that no subclass has to set it.
+    # The default is a class attribute, so that no subclass has to set it.
     server: str | None = None
 
     def __str__(self) -> str:
@@ -98,7 +99,7 @@ class UnknownTool(McpError):
     def __init__(
         self, name: str, suggestions: tuple[str, ...] = (), message: str | None = None, data: Any = None
     ) -> None:
-        # The code is INVALID_PARAMS (`server/tools`, Error Handling), whatever the server sent.
+        # The code is INVALID_PARAMS (`server/tools`, Error Handling), even if the server sent another code.
         super().__init__(-32602, f"unknown tool: {name[:200]!r}" if message is None else message, data)
         # `copy.copy` calls this constructor with `args` (see the top of the file), but the base class has set them for
         # its own constructor.
@@ -146,8 +147,8 @@ class TransportError(TrioMcpError):
     """The link to the peer failed; every call in flight raises this.
 
     Attributes:
-        sent: Whether the peer may have acted on the request; False if it certainly has not, because it did not get the
-            request, or refused it without looking at it.
+        sent: Whether the peer may have acted on the request; False if the peer certainly has not, because it did not
+            get the request, or refused the request without reading it.
     """
 
     sent: bool = True
@@ -178,7 +179,8 @@ class OutcomeUnknown(TransportError):
     def _text(self) -> str:
         return (
             f"the outcome of {self.method!r} is unknown: {self.way} failed before the response came ({self.reason}),"
-            " and the call may not be repeated; find out what the server has done, or allow it with retry=True"
+            " and the client must not repeat the call; find out what the server has done, or allow a repetition with"
+            " retry=True"
         )
 
 
@@ -192,7 +194,7 @@ class ProcessExited(TransportError):
     Attributes:
         returncode: The exit status, negative for the signal that killed it; None if it is not known.
         stderr_tail: The last lines that the process wrote to standard error, if they were captured.
-        answered: Whether a connection had been made.
+        answered: Whether the opening of the connection was complete before the process ended.
     """
 
     answered: bool = True
@@ -213,13 +215,14 @@ class ProcessExited(TransportError):
             status = f"exited with status {self.returncode}"
             if not self.answered:
                 status += " before it responded"
-                # Status 0 means that the process saw no failure, so it may not be a server at all.
+                # Status 0 means that the program ended without an error, so it may not be a server at all.
                 status += "; is it an MCP server, and was it started the right way?" if self.returncode == 0 else ""
         tail = f"; its standard error ends with:\n{self.stderr_tail}" if self.stderr_tail else ""
         return f"the server process {self.command!r} {status}{tail}"
 
 
-# The kinds, and what the client does about them, are decided in `http.client.heads` and `http.client.posting`.
+# `trio_mcp.http.client.heads` decides which kind of failure a response is, and `trio_mcp.http.client.posting` decides
+# what the client does about the failure.
 HttpTrouble: TypeAlias = Literal[
     "busy",
     "forbidden",
@@ -247,15 +250,15 @@ class HttpError(TransportError):
         retry_after: How long the server asks the client to wait, in seconds, or None.
         trouble: What the failure means:
             ``"unauthorized"``: the server wants credentials, or different ones;
-            ``"forbidden"``: it does not admit this client;
-            ``"busy"``: it has not processed the request, but may do so later;
+            ``"forbidden"``: the server does not admit this client;
+            ``"busy"``: the server has not processed the request, but may process it later;
             ``"gateway"``: something between client and server failed, and it is not known how far the request got;
             ``"too_large"``: the request is too large for the server;
             ``"session_lost"``: the server has forgotten the session (open a new one);
             ``"header_mismatch"``: the tool requires headers that the client does not know (list the tools again);
             ``"not_modern"``: the server supports no modern revision (try ``initialize``);
-            ``"not_streamable"``: it does not support Streamable HTTP either (try HTTP+SSE);
-            ``"not_websocket"``: it has no WebSocket at this URL (try one that begins with ``http``);
+            ``"not_streamable"``: the server does not support Streamable HTTP either (try HTTP+SSE);
+            ``"not_websocket"``: the server has no WebSocket at this URL (try a URL that begins with ``http``);
             ``"refused"``: anything else.
     """
 
@@ -279,7 +282,8 @@ class HttpError(TransportError):
         self.retry_after = retry_after
 
     def _text(self) -> str:
-        # The server chose the text: control characters could hide the rest of the message on a terminal.
+        # Control characters are replaced, because the server chose the text, and they could hide the rest of the
+        # message on a terminal.
         shown = "".join(character if character.isprintable() else " " for character in self.excerpt[:500])
         body = f": {shown}" if shown.strip() else ""
         advice = f" ({_ADVICE[self.trouble]})" if self.trouble in _ADVICE else ""
@@ -290,7 +294,7 @@ _ADVICE: dict[HttpTrouble, str] = {
     "session_lost": "the server has forgotten the session; make a new Client",
     "unauthorized": "the server wants credentials, or different ones",
     "not_streamable": "is this the URL of an MCP server?",
-    "not_websocket": "is this the URL of a WebSocket? That of a server over HTTP begins with http:// or https://",
+    "not_websocket": "is this the URL of a WebSocket? The URL of a server over HTTP begins with http:// or https://",
 }
 
 
@@ -326,7 +330,7 @@ class AuthorizationError(TransportError):
 
 
 class LoginRequired(AuthorizationError):
-    """A person would have to sign in, but no person can be asked here."""
+    """A person would have to sign in, but the client has no way to ask a person."""
 
 
 class LocalProtocolError(TrioMcpError):
@@ -386,12 +390,12 @@ class InputError(TrioMcpError):
         self.reason = reason
 
     def _text(self) -> str:
-        # The key is cut, because the server chose it.
+        # The key is shortened, because the server chose it, and it may be very long.
         return f"no answer to {self.method!r} (the server's key: {self.key[:100]!r}): {self.reason}"
 
 
 class MessageTooLarge(RemoteProtocolError):
-    """A message was longer than the limit; it was skipped, and the messages after it are read as usual.
+    """A message was longer than the limit; the message was skipped, and the messages after it are read as usual.
 
     Attributes:
         limit: The limit, in bytes.
@@ -399,7 +403,7 @@ class MessageTooLarge(RemoteProtocolError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"a message is longer than max_message_size={limit} bytes and was skipped")
-        self.args = (limit,)  # `copy.copy` calls this constructor with these
+        self.args = (limit,)  # `copy.copy` calls this constructor with these arguments
         self.limit = limit
 
 

@@ -1,4 +1,4 @@
-"""Joining a server's name with the name of its tool or prompt, for groups and mounts: unique, and reversible."""
+"""Joins a server's name and the name of its tool or prompt, for groups and mounts: uniquely, and reversibly."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ import re
 __all__ = ["MAX_NAME", "JoinedNames"]
 
 MAX_NAME = 64
-"""The longest joined name, in characters: the APIs of models accept tool names of ``[a-zA-Z0-9_-]{1,64}``, while MCP
-allows more."""
+"""The maximum length of a joined name: APIs of models accept tool names of ``[a-zA-Z0-9_-]{1,64}``; MCP allows more."""
 
-# An arbitrary limit: more than any server lists, and a bound on how many invented names we remember.
+# An arbitrary limit: more names than any server lists, but few enough for the memory if a server keeps inventing names.
 MAX_REMEMBERED = 10_000
-"""How many shortened names are remembered for each server; beyond that the oldest is forgotten."""
+"""How many shortened names are remembered for each server; beyond that limit, the oldest name is forgotten."""
 
 SEPARATOR = "__"
 
 # A server's name has no "__" and does not end with "_", so it ends at the first separator of the joined name.
 _SERVER = re.compile(r"(?!.*__)[a-zA-Z0-9_-]*[a-zA-Z0-9-]")
 _ITEM = re.compile(r"[a-zA-Z0-9_-]+")
-# The end of a shortened name: 64 bits of SHA-256 in hexadecimal.
+# A shortened name, which ends in 64 bits of SHA-256 in hexadecimal.
 _MARK = re.compile(r".*_[0-9a-f]{16}")
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -59,7 +58,7 @@ class JoinedNames:
 
         A shortened name can be split only after this object's `join` has made it.
         """
-        # This form is tried first: `join` never makes an unshortened name that looks like it.
+        # The shortened form is tried first, because `join` never makes an unshortened name that looks like it.
         if _MARK.fullmatch(joined):
             pairs = ((server, of_server.get(joined)) for server, of_server in self._shortened.items())
             return next(((server, name) for server, name in pairs if name is not None), None)

@@ -1,4 +1,4 @@
-"""Messages as lines: NDJSON over byte streams (`basic/transports/stdio`), and faster reads of pipes and sockets."""
+"""Sends and receives messages as lines of NDJSON (`basic/transports/stdio`), and reads pipes and sockets fast."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 CHUNK = 64 * 1024
-"""Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7))."""
+"""The maximum number of bytes that are read or written at once: the default capacity of a pipe on Linux (pipe(7))."""
 
 CLOSE_GRACE = 1.0
 """How many seconds the peer may take to read each `CHUNK` of the last messages (arbitrary). A peer that does not read
-must not delay the end, but one that reads slowly gets them all."""
+must not delay the end of the connection, but a slow reader gets all of the messages."""
 
 
 async def read_lines(
@@ -47,7 +47,7 @@ async def read_lines(
     """Read a stream to its end and pass each message to the session, as long as the session listens.
 
     Args:
-        receive: Reads from the stream: its ``receive_some``, which is a checkpoint.
+        receive: Returns the next bytes, as the stream's ``receive_some`` does; must be a checkpoint.
         decoder: Turns the stream's bytes into messages.
         inbound: Where the messages go.
         outbound: The sending half of the link, which is told whether messages arrive several at a time.
@@ -59,16 +59,17 @@ async def read_lines(
     """
     while chunk := chunk or await receive():
         inbound.renew()
-        # Requests that came together have their responses written together.
+        # Requests that arrived together get their responses written together.
         outbound.joining = chunk.find(b"\n") < chunk.rfind(b"\n")
         for message in decoder.feed(chunk):
             try:
-                # There is nearly always room. This saves one coroutine for each message, compared with `hand_on`.
+                # The channel nearly always has room. Trying `send_nowait` first saves one coroutine for each message,
+                # compared with `hand_on`.
                 inbound.send_nowait(SessionMessage(message, metadata=metadata))
             except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 if not await hand_on(inbound, message, metadata):
                     return
-            del message  # a long message would stay in memory until the next one
+            del message  # otherwise a long message would stay in memory until the next one arrives
         chunk = b""
     # A last line without a newline is read as well: some peers exit without writing the newline.
     if (last := decoder.finish()) is not None:
@@ -83,8 +84,9 @@ class HasFileno(Protocol):
 
 
 def write_now(file: HasFileno, data: bytes | memoryview) -> int:
-    """Write as much as the system accepts without waiting, and return how many bytes that is."""
-    # If the write fails, the stream's own `send_all` finds out why, and waits if that helps.
+    """Write as much as the system accepts without waiting, and return the number of bytes written."""
+    # A failure is not reported: the stream's own `send_all`, which is called next, finds out why, and waits if that
+    # helps.
     try:
         return os.write(file.fileno(), data)
     except OSError:
@@ -92,15 +94,15 @@ def write_now(file: HasFileno, data: bytes | memoryview) -> int:
 
 
 class LineSender(TextSender):
-    """The sending half of a link over a stream, which writes each message as a line.
+    """The sending half of a link over a stream: writes each message as a line.
 
     If nothing waits to be written, the task that sends a message writes it: for calls that follow each other, waking
     the task of `write` costs more than the write. Whatever the system does not accept at once is left to that task.
 
     Args:
         back: The channel to the session, on which requests that can't be encoded are reported.
-        file: The pipe or socket below the stream, which must not block; None for a stream without one, or one that
-            encodes what it is given.
+        file: The pipe or socket below the stream, which must not block; None if the stream has neither, or encodes what
+            it is given.
 
     Attributes:
         joining: Whether more messages will soon follow the current one, so that `write` should write them
@@ -115,7 +117,8 @@ class LineSender(TextSender):
         )
 
     def _pass_on(self, text: bytes) -> bytes | None:
-        # A long text takes a while to write, and others may follow meanwhile.
+        # A long text is left to `write`, because writing it takes a while, and other messages may follow in the
+        # meantime.
         if self.joining or len(text) >= CHUNK:
             return text
         line = text + b"\n"
@@ -136,12 +139,13 @@ class LineSender(TextSender):
         """
         try:
             while True:
-                # The line is not kept in a variable: a long message would stay in memory until the next one.
+                # The texts are not kept in a variable: otherwise a long message would stay in memory until the next one
+                # arrives.
                 for part in _as_lines(await self.take()):
                     rest = memoryview(part)
-                    # This writes as much as the system accepts at once, and waits only for the next piece, so that the
-                    # progress of a slow reader shows: waiting for every piece would make a long message up to a quarter
-                    # slower.
+                    # Each pass writes as much as the system accepts at once, and waits only for the next piece, so that
+                    # the progress of a slow reader is seen. Waiting for every piece would make a long message up to a
+                    # quarter slower.
                     while rest := rest[self._write_now(rest) :]:
                         await send(rest[:CHUNK])
                         rest = rest[CHUNK:]
@@ -156,7 +160,7 @@ def _as_lines(texts: list[bytes]) -> list[bytes]:
     # An encoded text contains no newline, so each message is one line (`basic/transports/stdio`).
     if len(texts[-1]) < CHUNK:
         return [b"\n".join([*texts, b""])]
-    # A long text, which only the last one can be, is not copied just to add its newline.
+    # Only the last text can be long; it is not copied just to add its newline.
     *before, last = texts
     return [*(text + b"\n" for text in before), last, b"\n"]
 
@@ -168,8 +172,9 @@ async def read_socket(socket: trio.socket.SocketType) -> bytes:
         trio.BrokenResourceError: If the connection breaks.
         trio.ClosedResourceError: If this side has closed the socket.
     """
-    # This waits first, for the same reason as `PipeReader`. The descriptor is read again after each wait, because
-    # another task may have closed the socket meanwhile: then it is -1, and the old number may belong to another file.
+    # The wait comes before the read, for the same reason as in `PipeReader`. The descriptor is looked up again after
+    # each wait, because another task may have closed the socket meanwhile. Then the descriptor is -1, and the old
+    # number may belong to another file.
     while (fd := socket.fileno()) >= 0:
         await trio.lowlevel.wait_readable(fd)
         if socket.fileno() < 0:
@@ -185,7 +190,7 @@ async def read_socket(socket: trio.socket.SocketType) -> bytes:
 
 def check_size(max_bytes: int | None) -> None:
     """Check the argument of `receive_some` as trio does."""
-    # Streams must refuse the same arguments as trio's own (`trio.testing.check_one_way_stream`).
+    # A stream must refuse the same arguments as trio's own streams do (`trio.testing.check_one_way_stream`).
     if max_bytes is not None:
         check_count("max_bytes", max_bytes)
 
@@ -193,9 +198,9 @@ def check_size(max_bytes: int | None) -> None:
 class PipeReader(trio.abc.ReceiveStream):
     """A faster reader for an `FdStream` whose peer sends one message at a time; the `FdStream` keeps the descriptor."""
 
-    # `FdStream` yields to other tasks, tries a read that fails, and then waits. This class waits first, which saves a
-    # scheduler step and a failing system call for each message: a tenth of the cost of the link when calls come one
-    # after the other.
+    # `FdStream` yields to other tasks, tries a read that fails, and then waits. `PipeReader` waits first, which saves a
+    # scheduler step and a failing system call for each message. That is a tenth of the cost of the link when calls
+    # follow one another.
 
     def __init__(self, stream: trio.lowlevel.FdStream) -> None:
         self._stream = stream
@@ -204,7 +209,8 @@ class PipeReader(trio.abc.ReceiveStream):
         if max_bytes is not None:
             check_size(max_bytes)
         while True:  # noqa: ASYNC913 - `wait_readable` is a checkpoint
-            # The number is read each time: it is negative after `close`, and the old one may belong to another file.
+            # The descriptor is looked up each time: it is negative after `close`, and the old one may belong to another
+            # file.
             if (fd := self._stream.fileno()) < 0:
                 raise trio.ClosedResourceError("this stream was closed")
             await trio.lowlevel.wait_readable(fd)

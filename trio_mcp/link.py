@@ -1,4 +1,4 @@
-"""The contract between a session and a transport, and how a transport hands its messages to the session."""
+"""Defines the contract between a session and a transport, and hands the messages of a transport to the session."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ async def hand_on(inbound: Inbound, message: Incoming, metadata: Mapping[str, An
     """Deliver a message to the session, with the transport's metadata, and return whether the session still reads."""
     item = SessionMessage(message, metadata=metadata)
     try:
-        # If there is room, as there usually is, this has no checkpoint: an `await` for each message would cost more
-        # than handing it over. The transport's own reads let other tasks run.
+        # If the channel has room, as it usually does, there is no checkpoint: an `await` for each message would cost
+        # more than handing it over. Other tasks run while the transport waits for input.
         try:
             inbound.send_nowait(item)
         except trio.WouldBlock:
             await inbound.send(item)
-    except (trio.BrokenResourceError, trio.ClosedResourceError):  # the session, or the transport itself, has closed it
+    except (trio.BrokenResourceError, trio.ClosedResourceError):  # the session or the transport has closed the channel
         return False
     return True
 
@@ -79,10 +79,11 @@ async def report_unsent(item: SessionMessage, problem: str, inbound: Inbound) ->
 
 def unsent(item: SessionMessage, problem: str) -> TransportFailure | None:
     """Return the failure of a request that could not be encoded; log what happened to any other message."""
-    # Without this, the call would wait until its timeout: a request that was not sent gets no response.
+    # A request that was not sent gets no response, so its call must be failed, or it would wait until its timeout.
     if isinstance(item.message, Request):
         return TransportFailure(not_sent(item.message.method, problem), item.message.id)
-    # A response has already been replaced by an error response (see `encode_or_replace`), so this is only logged.
+    # A response that can't be encoded has already been replaced by an error response (see `encode_or_replace`), so the
+    # problem is only logged.
     logger.error("%s was not sent: %s", type(item.message).__name__, problem)
     return None
 
@@ -95,12 +96,12 @@ def not_sent(method: str, problem: str) -> TransportError:
 
 
 def connect_problem(exc: BaseException) -> str:
-    """Return why connecting failed: trio's exception says only that all attempts have failed; its causes say why."""
+    """Return why connecting failed, from the causes of Trio's exception, whose own text gives no reason."""
     while exc.__cause__ is not None:
         exc = exc.__cause__
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
-    # Failures to resolve a name have error numbers of their own, which are negative.
+    # A failure to resolve a name has an error number of its own, which is negative and unknown to `os.strerror`.
     number = exc.errno if isinstance(exc, OSError) else None
     text = os.strerror(number) if number and number > 0 else getattr(exc, "strerror", None) or str(exc)
     return f"{text}; is the server running?" if number in (errno.ECONNREFUSED, errno.ENOENT) else text

@@ -1,5 +1,5 @@
-"""Links, sessions and negotiated declarations: for programs that need more control than `Client` and `Server` give, and
-for transports of your own.
+"""Offers links, sessions and negotiated declarations to programs that need more control than `Client` and `Server`
+give, and to transports of your own.
 
 The messages themselves, and their codec, are in `trio_mcp.jsonrpc`.
 """

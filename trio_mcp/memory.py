@@ -1,4 +1,4 @@
-"""Two links back to back in one process, for tests, benchmarks, and servers embedded in their client."""
+"""Connects two links back to back in one process, for tests, benchmarks, and servers embedded in their client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
         The two ends: what one writes, the other reads. Both are closed when the block ends, even by a cancellation.
     """
     check_on_trio()
-    # Entering and leaving a block are checkpoints (docs/design.md, rule 11), and nothing else here would be one.
+    # Entering and leaving an async context manager have to be checkpoints (docs/design.md, rule 11), and nothing else
+    # in this function is a checkpoint.
     await trio.lowlevel.checkpoint()
     # The channels are named from one end: `there` sends to `here_in`, and `here` sends to `there_in`.
     there, here_in = open_direct_channel(BUFFER)
@@ -49,22 +50,21 @@ class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
 
     def __init__(self, channel: DirectSendChannel, back: DirectSendChannel) -> None:
         self._channel = channel
-        # This is the other side's sending half, on which messages that can't be sent are reported. Only the other
-        # side closes it.
+        # The other side's sending half: messages that can't be sent are reported on it. Only the other side closes it.
         self._back = back
 
     def send_nowait(self, value: SessionMessage) -> None:
         """Send as `DirectSendChannel.send_nowait` does; a message that can't be encoded is left to `send`."""
-        if self._channel.full:  # otherwise it would be encoded here without effect, and again in `send`
+        if self._channel.full:  # otherwise the message would be encoded in vain, and again in `send`
             raise trio.WouldBlock
-        # A report may have to wait, so this claims that there is no room: the sender then calls `send`, which does
-        # report.
+        # If there is a problem to report, this raises `WouldBlock` although there may be room, because a report may
+        # have to wait: the sender then calls `send`, which does report.
         data, problem = encode_or_replace(value.message)
         if data is None or problem is not None:
             raise trio.WouldBlock
         self._channel.send_nowait(SessionMessage(decode(data)))
 
-    # An async function that does not wait must still be a checkpoint.
+    # Every path has a checkpoint, even if there is nothing to send.
     async def send(self, value: SessionMessage) -> None:
         data, problem = encode_or_replace(value.message)
         if data is None:

@@ -40,11 +40,11 @@ __all__ = ["ClientTelemetry", "ServerTelemetry"]
 T = TypeVar("T")
 CallNext = Callable[[], Awaitable[dict[str, Any]]]
 
-# Seconds: the boundaries that the conventions advise for both metrics.
+# The bucket boundaries, in seconds, that the conventions advise for both metrics.
 BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 
-# The subject of a request. A name takes few values, so it goes into the span's name and into the metrics; a URI takes
-# any number of them, so it goes into neither.
+# For each method whose subject has a name, the attribute for the name. There are few names, so the name goes into the
+# span's name and into the metrics. There may be any number of URIs, so a URI goes into neither.
 NAMES: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 WITH_URI: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
@@ -53,18 +53,18 @@ MAX_URI = 2000
 """How many characters of a URI or a message are kept in an attribute (arbitrary): a peer may send any length."""
 
 MAX_NAMES = 1000
-"""How many names of tools and prompts are distinguished in metrics (arbitrary): each makes another time series, which
-is kept forever."""
+"""How many names of tools and prompts are distinguished in metrics (arbitrary): each adds another time series, which is
+kept forever."""
 
 MAX_CODES = 100
-"""How many error codes besides the standard ones are distinguished in metrics (arbitrary): each makes another time
+"""How many error codes besides the standard ones are distinguished in metrics (arbitrary): each adds another time
 series, which is kept forever."""
 
-# A range excludes its end: -32000 is the last of these codes.
+# A range excludes its end, so -32000 is the last reserved code.
 STANDARD_CODES: Final = range(-32768, -31999)
 """The codes that JSON-RPC reserves (section 5.1)."""
 
-# These are fixed: MCP reserves the W3C keys, whatever propagators are configured for other protocols.
+# The propagators are fixed, because MCP reserves the W3C keys, whatever propagators are configured for other protocols.
 W3C: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
 
 
@@ -83,9 +83,9 @@ class _Failure:
 
 
 class _Telemetry:
-    """The part that the telemetry of clients and that of servers have in common."""
+    """The common part of `ClientTelemetry` and `ServerTelemetry`."""
 
-    # The two subclasses set these: the kind of the spans, and the name and description of the metric.
+    # Each subclass sets the kind of its spans, and the name and the description of its metric.
     _kind: trace.SpanKind
     _metric: str
     _description: str
@@ -98,7 +98,7 @@ class _Telemetry:
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> None:
         self._tracer = trace.get_tracer("trio_mcp", __version__, tracer_provider)
-        # The boundaries are only advice: a view of the application takes precedence.
+        # The boundaries are only advice: a view that the application has configured takes precedence.
         self._duration = metrics.get_meter("trio_mcp", __version__, meter_provider).create_histogram(
             self._metric, "s", self._description, explicit_bucket_boundaries_advisory=BUCKETS
         )
@@ -130,12 +130,13 @@ class _Telemetry:
                 attributes={**common, **about},
                 links=links,
                 record_exception=False,  # the text of an exception may quote arguments
-                set_status_on_exception=False,  # set below, since a failed tool is a failure without an exception
+                set_status_on_exception=False,  # the status is set below, as a failed tool raises no exception
             ) as span,
         ):
             try:
                 result = await proceed(span)
-                # To the protocol such a result is a success, but the conventions count it as a failure: `tool_error`.
+                # In the protocol, a result with `isError` is a success, but the conventions count it as a failure:
+                # `tool_error`.
                 if method == "tools/call" and type(result) is dict and result.get("isError") is True:
                     failure = _Failure("tool_error")
                 return result
@@ -143,12 +144,13 @@ class _Telemetry:
                 failure = self._failure(exc)
                 raise
             finally:
-                # The name in a failed request may be invented, whatever refused it and with whatever code. Only a
-                # result proves that the tool or prompt exists, so only then may the name enter the metrics.
+                # The name in a failed request may be invented, whatever has refused the request and with whatever code.
+                # Only a result proves that the tool or prompt exists, so only a result lets the name enter the metrics.
                 served = failure is None or failure.kind == "tool_error"
-                # A name that may not enter is taken out of the span as well: back ends group spans by their names.
+                # A name that may not enter the metrics is removed from the span's name as well, because back ends group
+                # spans by their names.
                 if _told_apart(name, self._names, MAX_NAMES, entering=served):
-                    # The URI is left out, as it takes any number of values.
+                    # The URI is left out of the metrics, because there may be any number of URIs.
                     common |= {key: about[key] for key in about if key != "mcp.resource.uri"}
                 else:
                     span.update_name(method)
@@ -173,7 +175,7 @@ class _Telemetry:
                 return _Failure("timeout", None, "the request timed out")
             case trio.Cancelled():
                 return _Failure("cancelled", None, "the request was cancelled")
-            # A handler that has a nursery may be cancelled with a group that contains nothing else.
+            # In a handler that has a nursery, a cancellation may be raised as a group that contains nothing else.
             case BaseExceptionGroup() if exc.split(trio.Cancelled)[1] is None:
                 return _Failure("cancelled", None, "the request was cancelled")
             case _:
@@ -191,7 +193,7 @@ class ServerTelemetry(_Telemetry):
 
     ``Server("name", middleware=[ServerTelemetry(), …])``. The span's parent is the one named in the request, and the
     request's baggage is OpenTelemetry's current baggage in the handler. A span that is current where the server runs is
-    linked. Requests that the handler makes to other servers belong to the span. Neither arguments nor results are
+    only linked. Requests that the handler makes to other servers belong to the span. Neither arguments nor results are
     recorded.
 
     Args:
@@ -209,20 +211,20 @@ class ServerTelemetry(_Telemetry):
 
     def _unexpected(self, exc: BaseException) -> _Failure:
         if isinstance(exc, Exception):
-            return _Failure(str(INTERNAL_ERROR), INTERNAL_ERROR)  # the error that the client gets
+            return _Failure(str(INTERNAL_ERROR), INTERNAL_ERROR)  # the client gets this error
         return super()._unexpected(exc)
 
     async def __call__(self, context: Context[Any], call_next: CallNext) -> dict[str, Any]:
-        # This starts from an empty context, because the request determines parent and baggage, not the place where the
-        # server happens to run. A span that is current there is only linked.
+        # The parent is extracted into an empty context, because the request determines the parent and the baggage, not
+        # the place where the server happens to run. A span that is current there is only linked.
         parent = _within(context.trace_context, otel_context.Context())
         ambient = trace.get_current_span().get_span_context()
         links = [trace.Link(ambient)] if ambient.is_valid else []
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
-            # The id is shortened: the client chooses it, and it may have any length.
+            # The id is shortened, because the client chooses it and it may have any length.
             span.set_attribute("jsonrpc.request.id", str(context.request_id)[:MAX_NAME])
-            # The trace is set for this library too, so that calls which the handler makes through a `Client` without
+            # The trace is set for this library too, so that calls that the handler makes through a `Client` without
             # telemetry carry this span.
             here = TraceContext.from_meta(_carried())
             with contextlib.nullcontext() if here is None else here.use():
@@ -255,7 +257,7 @@ class ClientTelemetry(_Telemetry):
     )
 
     async def __call__(self, call: OutgoingCall, call_next: CallNext) -> dict[str, Any]:
-        # A trace that the caller put into `_meta` is the parent if OpenTelemetry has no current span.
+        # If OpenTelemetry has no current span, a trace that the caller has put into `_meta` is the parent.
         given = call.params.get("_meta") or {}
         parent = otel_context.get_current()
         if not trace.get_current_span(parent).get_span_context().is_valid:
@@ -263,14 +265,14 @@ class ClientTelemetry(_Telemetry):
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
             if carried := _carried():
-                # The mappings are new: `params` is a shallow copy, so `_meta` is still the caller's own object, which
-                # may be used for other calls.
+                # New mappings are made, because `params` is a shallow copy: its `_meta` is still the caller's own
+                # object, which may be used for other calls.
                 call.params = {**call.params, "_meta": {**given, **carried}}
             try:
                 return await call_next()
             finally:
-                # The id is known only now: the session chooses it when it sends the request, which may never have
-                # happened.
+                # The id is known only after the call: the session chooses the id when it sends the request, and a call
+                # may fail before that.
                 if call.request_id is not None:
                     span.set_attribute("jsonrpc.request.id", str(call.request_id))
                 if call.way is not None:
@@ -303,7 +305,7 @@ def _attached(context: OtelContext) -> Iterator[None]:
 
 
 def _told_apart(value: T, known: set[T], most: int, *, entering: bool) -> bool:
-    """Return whether a value is among the known ones; ``entering`` adds it while there is room."""
+    """Return whether a value is in a set; with ``entering``, the value is added first if the set has room."""
     if entering and len(known) < most:
         known.add(value)
     return value in known

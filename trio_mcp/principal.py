@@ -19,12 +19,13 @@ SCOPE: Final = late_pattern(r"[\x21\x23-\x5b\x5d-\x7e]+")
 def _check_name(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is None and attribute.default is None:
         return
-    # An empty name usually comes from a lookup that found nothing: all unknown callers would share it.
+    # An empty name usually comes from a lookup that found nothing. If it were accepted, all unknown callers would share
+    # it.
     check_text(f"the {attribute.name} of a Principal", value)
 
 
 def _scopes(given: Iterable[str]) -> frozenset[str]:
-    if isinstance(given, str):  # a string is an iterable of letters
+    if isinstance(given, str):  # a string is an iterable of strings, too
         raise TypeError(f"the scopes of a Principal must be a set of strings; write {{{given!r}}}")
     return frozenset(given)
 
@@ -41,8 +42,8 @@ class Principal:
         subject: The user or the program.
         issuer: The authority that vouches for the subject, usually a URL; a subject is unique only within its issuer.
         client_id: The client software that acts for the subject, as the issuer knows it.
-        scopes: What the caller has been granted.
-        claims: What the issuer says of the subject, read-only; empty if that is unknown.
+        scopes: The scopes that the caller has been granted.
+        claims: What the issuer says about the subject, read-only; empty if that is unknown.
         expires_at: When this information expires, in seconds since the epoch; None for never.
 
     Raises:
@@ -54,7 +55,7 @@ class Principal:
     issuer: str | None = attrs.field(default=None, validator=_check_name)
     client_id: str | None = attrs.field(default=None, validator=_check_name)
     scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_scopes)
-    # These belong to one token, not to the identity: they do not distinguish two principals.
+    # The claims and the expiry belong to one token, not to the identity, so they do not distinguish two principals.
     claims: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only, eq=False, repr=False, kw_only=True)
     expires_at: float | None = attrs.field(default=None, eq=False, kw_only=True)
 
@@ -69,10 +70,10 @@ def as_principal(given: str | Principal | None, what: str) -> Principal | None:
 
     Args:
         given: The argument.
-        what: Its description, for the error message.
+        what: The argument's description, for the error message.
 
     Raises:
-        TypeError: If the argument is something else.
+        TypeError: If the argument is neither a string, a `Principal` nor None.
     """
     if given is None or isinstance(given, Principal):
         return given

@@ -1,4 +1,4 @@
-"""Retrying: what may be repeated, how often, and after how long."""
+"""Decides what may be retried, how often, and after how long."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
         trouble: What went wrong: `HttpError.trouble`.
         method: The method of the message that was posted; None for a GET, which is always repeatable.
     """
-    # With 429 and 503, the request was refused before anything was done (RFC 6585, section 4; RFC 9110, section
-    # 15.6.4).
+    # The statuses 429 and 503 ("busy") mean that the request was refused before anything was done (RFC 6585, section 4;
+    # RFC 9110, section 15.6.4).
     if trouble == "busy":
         return True
-    # 502 and 504 come from a gateway, which does not know how far the request got.
+    # The statuses 502 and 504 come from a gateway, which does not know how far the request got.
     return trouble == "gateway" and (method is None or facts_of(method).repeatable)
 
 
 def asks_anew(error: Exception) -> bool:
     """Return whether another attempt to connect would once more ask a person who has just refused or not responded."""
     if isinstance(error, LoginRequired):
-        return False  # no person is asked; and another program may sign in meanwhile
+        return False  # no person is asked, and another program may sign in meanwhile
     return isinstance(error, AuthorizationError) and error.step in ("authorization", "device", "redirection")
 
 
@@ -48,7 +48,7 @@ def retry_after(value: str | None, now: float) -> float | None:
     """
     if value is None:
         return None
-    # `isdigit` alone would accept digits of other scripts.
+    # `isascii` is needed because `isdigit` alone would accept digits of other scripts.
     if value.isascii() and value.isdigit():
         return float(value)
     try:
@@ -62,16 +62,17 @@ class Backoff:
     """The waits between attempts: exponentially longer, up to a limit, and with jitter.
 
     Attributes:
-        first: The longest wait before the second attempt, in seconds.
-        longest: The longest wait before any attempt, in seconds.
+        first: The maximum wait before the second attempt, in seconds.
+        longest: The maximum wait before any attempt, in seconds.
         attempts: The number of further attempts; 0 for none, None for no limit.
-        patience: The longest wait that a server may ask for, in seconds; if it asks for more, there are no further
+        patience: The maximum wait that a server may ask for, in seconds; if it asks for more, there are no further
             attempts.
-        factor: The factor by which the longest possible wait grows with each attempt.
+        factor: The factor by which the maximum wait grows with each attempt, up to ``longest``.
         jitter: The random part of each wait, from 0 to 1, so that many clients don't return at the same moment.
     """
 
-    # The defaults are arbitrary: five attempts wait half a minute at most in all (1 + 2 + 4 + 8 + 16 s).
+    # The defaults are arbitrary choices. With them, five further attempts wait half a minute at most in all (1 + 2 + 4
+    # + 8 + 16 s).
     first: float = 1.0
     longest: float = 30.0
     attempts: int | None = 5
@@ -110,11 +111,11 @@ class Backoff:
         if asked is not None and asked > self.patience:
             return None
         if asked is not None and attempt == 0:
-            # The wait is exactly as asked, without jitter: the server has chosen the time itself.
+            # The wait is exactly as asked, without jitter, because the server has chosen the time itself.
             return asked
         try:
             ceiling = min(self.longest, self.first * float(self.factor) ** attempt)
-        except OverflowError:  # without a limit on attempts, the power exceeds a float after about a thousand
+        except OverflowError:  # after about a thousand attempts, the power is too large for a float
             ceiling = self.longest
-        # The wait is from (1 - jitter) times the ceiling up to the whole of it.
+        # The wait is random, between (1 - jitter) times the ceiling and the whole ceiling.
         return max(asked or 0.0, ceiling * (1 - self.jitter + self.jitter * random()))

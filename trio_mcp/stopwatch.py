@@ -1,4 +1,4 @@
-"""The clock for a client's time limits: it is stopped while a person is asked, for example to sign in."""
+"""Provides the clock of a client's time limits, which is stopped while a person is asked, for example to sign in."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Stopwatch:
         if self.stopped:
             return math.inf
         real = time + self.lost
-        # The result is rounded up, so that `time` has come by then: otherwise a task could wait forever, again and
-        # again, for a remainder lost in rounding.
+        # The result is rounded up, so that `time` has come by then: otherwise a task could wait again and again for a
+        # remainder that was lost in rounding.
         while real - self.lost < time:
             real = math.nextafter(real, math.inf)
         return real
@@ -61,7 +61,7 @@ class Stopwatch:
         finally:
             self._blocks -= 1
             if not self._blocks:
-                # This has to come before the limits are set again, because they depend on it.
+                # `lost` has to be updated before the limits are set again, because they depend on it.
                 self.lost += trio.current_time() - self._since
                 self._stop(False)
 
@@ -90,7 +90,8 @@ class TimeLimit:
         self._scope = trio.CancelScope()
 
     def __enter__(self) -> Self:
-        # A pause that begins from now on moves the deadline; `set` finds one that has begun since this was made.
+        # A pause that begins from now on moves the deadline. `set` takes account of one that has begun since this limit
+        # was made.
         self._watch.limits.add(self)
         self.set()
         self._scope.__enter__()
@@ -146,5 +147,5 @@ def current_stopwatch() -> Stopwatch:
         found = Stopwatch()
         _OF_RUN.set(found)
         return found
-    except RuntimeError:  # made before Trio runs
+    except RuntimeError:  # no Trio run has begun yet, so there is no run to keep it in
         return Stopwatch()

@@ -1,4 +1,4 @@
-"""The sending half of a link that sends its messages as text: a queue of encoded messages, bounded in bytes."""
+"""Queues the messages of a link as encoded text, bounded in bytes, until the transport's task takes them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["MAX_WAITING", "TextSender"]
 MAX_WAITING: Final = 64 * 1024
 """The bytes of waiting text beyond which senders have to wait; a single text may be longer.
 
-Chosen: the default capacity of a pipe on Linux (pipe(7)). More would only delay control messages behind bulk; with much
-less, the senders of a burst of small responses would wait for each other, although the peer reads.
+An arbitrary choice: the default capacity of a pipe on Linux (pipe(7)). More would only delay control messages behind
+bulk; with much less, the senders of a burst of small responses would wait for each other, although the peer reads.
 """
 
 
@@ -28,14 +28,14 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         report: Called with the failure of a request that can't be encoded, to tell the session.
     """
 
-    # Messages are encoded as they are sent, not as they are written: a text takes a fraction of the memory of its
-    # message, gives the garbage collector nothing to look through, and its bytes can be counted.
+    # Each message is encoded when the session sends it, not when the transport writes it: its text takes a fraction of
+    # the memory of the message, gives the garbage collector nothing to look through, and has a known size.
 
     def __init__(self, report: Callable[[TransportFailure], Awaitable[object]]) -> None:
         self._report = report
         self._texts: list[bytes] = []
         self._size = 0
-        self._end: type[Exception] | None = None  # what sending raises, once it has ended
+        self._end: type[Exception] | None = None  # the exception that `send` raises, once this half can't be used
         self._refused = False
         self._senders = trio.lowlevel.ParkingLot()
         self._taker = trio.lowlevel.ParkingLot()
@@ -46,7 +46,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         Raises:
             trio.WouldBlock: If too much is waiting, or the message can't be encoded: only `send` can report that, as it
                 may have to wait.
-            trio.BrokenResourceError: If nothing is written any more.
+            trio.BrokenResourceError: If nothing can be written any more.
             trio.ClosedResourceError: If this half is closed.
         """
         if self._end is not None:
@@ -60,10 +60,10 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         self._put(text)
 
     async def send(self, value: SessionMessage) -> None:
-        """Send a message, after waiting for room. If this is cancelled, the message has not been sent.
+        """Send a message, after waiting for room. If the call is cancelled, the message has not been sent.
 
         Raises:
-            trio.BrokenResourceError: If nothing is written any more.
+            trio.BrokenResourceError: If nothing can be written any more.
             trio.ClosedResourceError: If this half is closed.
         """
         await trio.lowlevel.checkpoint()
@@ -79,7 +79,8 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
             await self._report(failure)
 
     def _put(self, text: bytes) -> None:
-        # The text is passed on only if the transport's task is waiting for one: otherwise another has to go first.
+        # The text is passed on only if the transport's task is waiting for one: otherwise earlier texts have to go
+        # first.
         if self._taker:
             rest = self._pass_on(text)
             if rest is None:
@@ -94,7 +95,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
         return text
 
     async def take(self) -> list[bytes]:
-        """Wait for a message, and return the texts of all that are waiting. If this is cancelled, nothing is taken.
+        """Wait for a message, and return the texts of all waiting messages. If the call is cancelled, nothing is taken.
 
         Only the last text can be longer than `MAX_WAITING`; the others together are not.
 

@@ -1,4 +1,4 @@
-"""TLS handshakes: a deadline for those that a server accepts, and the reason why a client's failed."""
+"""Performs a server's TLS handshakes, each within a deadline, and explains why a client's handshake failed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def accept_tls(stream: trio.SSLStream[Any], deadline: trio.CancelScope) ->
 
     Args:
         stream: The stream.
-        deadline: A scope, not yet entered, whose deadline ends the handshake; the owner may cancel it, too.
+        deadline: A scope, not yet entered, whose deadline ends the handshake; the owner may cancel the scope, too.
 
     Returns:
         Whether the handshake succeeded.
@@ -23,7 +23,8 @@ async def accept_tls(stream: trio.SSLStream[Any], deadline: trio.CancelScope) ->
         try:
             await stream.do_handshake()
             return True
-        # Failures are ordinary on a public port (scanners, clients that distrust the certificate), and are not logged.
+        # Failures are not logged, because they are ordinary on a public port (scanners, clients that distrust the
+        # certificate).
         except trio.BrokenResourceError:
             pass
     return False
@@ -36,6 +37,7 @@ def tls_problem(text: str, plain: str) -> str:
         text: OpenSSL's error message.
         plain: How the URL of a server without TLS begins.
     """
-    # From version 3.2 on, OpenSSL reports the second of these in some cases.
+    # Either error means that the server's bytes are not TLS. From version 3.2 on, OpenSSL reports the second one in
+    # some cases.
     unlike_tls = any(each in text for each in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
     return f"{text}; does its URL begin with {plain}?" if unlike_tls else text

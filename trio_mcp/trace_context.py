@@ -1,4 +1,4 @@
-"""The trace that a request belongs to: ``traceparent``, ``tracestate`` and ``baggage`` in ``_meta``.
+"""Reads and writes the trace context of a request: ``traceparent``, ``tracestate`` and ``baggage`` in ``_meta``.
 
 The formats are those of W3C Trace Context and W3C Baggage (2026-07-28 `basic/index`, OpenTelemetry trace context;
 SEP-414). Earlier revisions don't mention the keys, but peers use them there too: OpenTelemetry's conventions are older.
@@ -17,25 +17,27 @@ from trio_mcp.types.meta import BAGGAGE, TRACEPARENT, TRACESTATE
 
 __all__ = ["CURRENT_TRACE", "TraceContext"]
 
-# Trace Context, section 3.2: version 00 ends after the flags, later ones may continue after a hyphen; ff is invalid.
+# In version 00, a traceparent ends after the flags; in later versions, it may continue after a hyphen; version ff is
+# invalid (Trace Context, section 3.2).
 _TRACEPARENT = late_pattern(
     r"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<trace_id>[0-9a-f]{32})-(?!0{16})(?P<parent_id>[0-9a-f]{16})"
     r"-(?P<flags>[0-9a-f]{2})(?P<more>-[!-~]*)?"
 )
-# Trace Context, section 3.3.1: up to 32 members with distinct keys; empty members don't count.
+# A tracestate has up to 32 members with distinct keys; empty members don't count (Trace Context, section 3.3.1).
 _STATE_MEMBER = late_pattern(
     r"(?P<key>[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
     r"=[ -+\--<>-~]{0,255}[!-+\--<>-~]"
 )
 _MAX_STATE_MEMBERS = 32
-# Baggage, section 3.3: key=value, then properties. The quantifiers are possessive: hostile input could otherwise make
-# the engine try every way to split a run of blanks between two adjacent patterns.
+# A member of a baggage is key=value, then properties (Baggage, section 3.3). The quantifiers are possessive: hostile
+# input could otherwise make the engine try every way to split a run of blanks between two adjacent patterns.
 _TOKEN = r"[ \t]*+[!#$%&'*+.^_`|~0-9A-Za-z-]++[ \t]*+"
 _VALUE = r"[ \t]*+[!#-+\--:<-\[\]-~]*+[ \t]*+"
 _BAGGAGE_MEMBER = late_pattern(rf"{_TOKEN}={_VALUE}(?:;{_TOKEN}(?:={_VALUE})?+)*+")
-# The specifications require at least this much to be passed on (Trace Context, section 3.3.1.5, and Baggage, section
-# 3.3.2), in characters and members; anything longer counts as malformed. A tracestate has up to 32 members of 256 + 1 +
-# 256 characters and a comma each. For the traceparents of later versions there is no limit: 512 is chosen.
+# The limits are in characters and in members; anything longer counts as malformed. The specifications require at least
+# this much to be passed on (Trace Context, section 3.3.1.5, and Baggage, section 3.3.2). A tracestate has up to 32
+# members of 256 + 1 + 256 characters and a comma each. The traceparents of later versions have no limit in the
+# specification, so 512 is an arbitrary choice.
 _MAX_PARENT = 512
 _MAX_STATE = 32 * 514
 _MAX_BAGGAGE = 8192
@@ -108,15 +110,15 @@ class TraceContext:
     @property
     def sampled(self) -> bool:
         """Whether the caller may have recorded the trace."""
-        # The lowest bit of the flags (Trace Context, section 3.2.2.5.1).
+        # The sampled flag is the lowest bit of the flags (Trace Context, section 3.2.2.5.1).
         return self.traceparent is not None and bool(int(self.traceparent[53:55], 16) & 1)
 
     @classmethod
     def current(cls) -> TraceContext | None:
         """Return the trace context that requests made in the current task carry.
 
-        In a handler, that is the trace context of the request being served; None elsewhere, unless `use` set one. It is
-        inherited like any context variable: by child tasks, and by the threads of sync functions.
+        In a handler, that is the trace context of the request being served; None elsewhere, unless `use` set one. The
+        trace context is inherited like any context variable: by child tasks, and by the threads of sync functions.
         """
         return CURRENT_TRACE.get()
 
@@ -150,14 +152,15 @@ CURRENT_TRACE: ContextVar[TraceContext | None] = ContextVar("the trace that requ
 
 def _is_traceparent(value: str) -> bool:
     match = _TRACEPARENT.fullmatch(value) if len(value) <= _MAX_PARENT else None
-    # Only versions after 00 may have more fields.
+    # Only a `traceparent` of a version after 00 may have more fields.
     return match is not None and (match["version"] != "00" or match["more"] is None)
 
 
 def _is_tracestate(value: str) -> bool:
     if len(value) > _MAX_STATE:
         return False
-    # The members are split and matched one by one, which is linear; the limit on the length comes first.
+    # The members are split and matched one by one, which takes linear time. The length is checked first, so the whole
+    # work is limited.
     members = [member for part in value.split(",") if (member := part.strip(" \t"))]
     matches = [_STATE_MEMBER.fullmatch(member) for member in members]
     keys = {match["key"] for match in matches if match is not None}

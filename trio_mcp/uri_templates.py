@@ -1,9 +1,9 @@
-"""URI templates (RFC 6570): expanding and matching levels 1 to 3, and ``{?name*}``.
+"""Expands and matches URI templates (RFC 6570) of levels 1 to 3, and ``{?name*}``.
 
 Matching takes time linear in the length of the URI: the template does not become a regular expression, and nothing
 backtracks. A URI is cut into units, which are characters and percent triplets. A first pass, from the end, notes which
-parts of the template can cover which units; a second, from the beginning, reads the values, making earlier variables as
-long as possible.
+parts of the template can cover which units; a second pass, from the beginning, reads the values, making earlier
+variables as long as possible.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from urllib.parse import quote, unquote_to_bytes
 __all__ = ["MAX_URI", "UriTemplate", "check_uri"]
 
 MAX_URI = 8192
-"""The most characters of a URI or a template: 8 KiB, as RFC 9110, section 4.1, recommends supporting URIs of at least
-8000 octets."""
+"""The maximum length of a URI or template, in characters: 8 KiB, because RFC 9110, section 4.1, recommends supporting
+URIs of at least 8000 octets."""
 
 # The character classes of RFC 3986, sections 2.2 and 2.3.
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
 _RESERVED = frozenset(":/?#[]@!$&'()*+,;=")
-_SEGMENT = frozenset("!$&'()*+,;=:@")  # RFC 3986, section 3.3: allowed in a path segment besides the unreserved ones
+_SEGMENT = frozenset("!$&'()*+,;=:@")  # a path segment may also contain these (RFC 3986, section 3.3)
 _TRIPLET = re.compile(r"%[0-9A-Fa-f]{2}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
-# This is narrower than the RFC's varname: a variable becomes a parameter of a Python function.
+# This pattern is narrower than the RFC's varname: a variable becomes a parameter of a Python function.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Value: TypeAlias = "str | dict[str, str]"
@@ -44,7 +44,7 @@ class _Operator(NamedTuple):
     keeps_reserved: bool = False
 
 
-# RFC 6570, appendix A, row by row.
+# The values for each operator come from the table in RFC 6570, appendix A.
 _OPERATORS = {
     "": _Operator(),
     "+": _Operator(keeps_reserved=True),
@@ -78,15 +78,15 @@ def check_uri(uri: object, what: str) -> str:
     """Check that a value can be the URI of a resource: absolute (RFC 3986), and not too long.
 
     Raises:
-        TypeError: If it is not a string.
-        ValueError: If it is not such a URI.
+        TypeError: If the value is not a string.
+        ValueError: If the value is not such a URI.
     """
-    # Templates are checked with this as well, without their expressions.
+    # Templates are checked with this function as well, so their expressions are removed first.
     if not isinstance(uri, str):
         raise TypeError(f"{what} must be a string, got {type(uri).__name__}")
     if len(uri) > MAX_URI:
         raise ValueError(f"{what} is longer than {MAX_URI} characters")
-    # RFC 3986, section 3.1. Without a scheme it would be a relative reference, for which there is no base.
+    # Without a scheme (RFC 3986, section 3.1), the value would be a relative reference, for which there is no base.
     if not _SCHEME.match(uri):
         raise ValueError(f"{what} must begin with a scheme, as in 'config://app'; got {uri!r}")
     if _units(_EXPRESSION.sub("", uri)) is None:
@@ -97,15 +97,15 @@ def check_uri(uri: object, what: str) -> str:
 class UriTemplate:
     """A URI template that can also be matched: the values of its variables can be read back from a URI.
 
-    A template is refused if the values could not be read back from a URI: two variables with nothing between them, a
-    variable used twice, a query that is not at the end, ``{name:3}``, or ``*`` outside a query.
+    A template is refused if its values could not be read back from a URI. So it must not have two variables with
+    nothing between them, a variable used twice, a query that is not at the end, ``{name:3}``, or ``*`` outside a query.
 
     Args:
         template: The template; it begins with a scheme.
 
     Raises:
         TypeError: If the template is not a string.
-        ValueError: If it can't be used; the message says why.
+        ValueError: If the template can't be used; the message says why.
 
     Attributes:
         text: The template as given.
@@ -127,7 +127,7 @@ class UriTemplate:
         for name, repeated in itertools.groupby(sorted(names)):
             if len(list(repeated)) > 1:
                 raise ValueError(f"{template!r}: the variable {name!r} occurs twice")
-        # `{a}{b}` matches "xy" in several ways, and the specification of templates does not choose one.
+        # `{a}{b}` matches "xy" in several ways, and RFC 6570 does not choose one.
         for one, other in itertools.pairwise(parts):
             if isinstance(one, _Slot) and isinstance(other, _Slot):
                 raise ValueError(
@@ -135,8 +135,8 @@ class UriTemplate:
                     "so a URI does not show where one ends; put a character between them"
                 )
         self._parts = parts
-        # Comparing this prefix is a cheap test that rejects most URIs of other resources at once. The prefix ends
-        # before the first "%", whose digits may be in either case in a URI, and is ASCII only.
+        # Comparing this prefix is a cheap test that rejects most URIs of other resources at once. The prefix is ASCII
+        # only, and ends before the first "%", because the two digits after a "%" may be in either case in a URI.
         self._prefix = re.match(r"[!-$&-z~]*", template.partition("{")[0])[0]  # type: ignore[index]
 
     def _compile(self) -> list[_Literal | _Slot]:
@@ -157,10 +157,12 @@ class UriTemplate:
                 text = (rules.separator if position else rules.first) + (f"{name}=" if rules.named else "")
                 if text:
                     parts.append(_Literal(tuple(text)))
-                # These are more characters than an expansion leaves unencoded: clients differ in what they encode.
+                # More characters are allowed than an expansion leaves unencoded, because clients differ in what they
+                # encode.
                 allowed = _UNRESERVED | (_RESERVED if rules.keeps_reserved else _SEGMENT)
                 allowed -= self._marks_after(index)
-                # In `{a,b}` a comma ends `a`. A dot is unreserved and never encoded, so `{.a,b}` can't reserve it.
+                # In `{a,b}` a comma ends `a`, so no value may contain one. But a dot is unreserved and never encoded,
+                # so in `{.a,b}` a value may contain the separator.
                 if len(names) > 1:
                     allowed -= {rules.separator} - _UNRESERVED
                 parts.append(_Slot(name, allowed, rules.keeps_reserved))
@@ -174,7 +176,8 @@ class UriTemplate:
             raise ValueError(f"{self.text!r}: the query must come last in the template, and '*' last in the query")
         if not self._query_start:
             self._query_start = operator
-            # If the query begins as a literal, its variable part begins after this many "&" of the literal.
+            # If the query begins in a literal, as in `?x=1{&y}`, its variable part begins at the "&" that follows this
+            # many others.
             self._query_at = "".join(before).partition("?")[2].count("&")
             if operator == "&" and not any("?" in text for text in before):
                 raise ValueError(f"{self.text!r}: '{{&…}}' continues a query, but there is no '?' before it")
@@ -207,9 +210,11 @@ class UriTemplate:
         A variable matches at least one character, except in a query. It also matches characters that an expansion would
         have encoded, if a path segment may contain them. Only ``{+name}`` and ``{#name}`` match a ``/``; the other
         variables outside the query don't match a percent-encoded one either, nor a backslash or NUL, and are never
-        ``.`` or ``..``. Query parameters may come in any order, each at most once; unknown ones don't match.
+        ``.`` or ``..``. Query parameters may come in any order, each at most once; a URI with unknown ones does not
+        match.
         """
-        # The limit comes first: all that follows takes time and memory in proportion to the length.
+        # The length is checked before anything else, because all that follows takes time and memory in proportion to
+        # the length.
         units = _units(uri) if uri.startswith(self._prefix) and len(uri) <= MAX_URI else None
         if units is None:
             return None
@@ -226,8 +231,8 @@ class UriTemplate:
         return values if self._read_path(units, values) else None
 
     def _read_path(self, units: list[str], values: dict[str, Value]) -> bool:
-        # reach[i][p]: whether the parts from i on can cover the units from p on. One pass over the units for each part,
-        # instead of backtracking, which hostile URIs could make exponential.
+        # `reach[i][p]` says whether the parts from `i` on can cover the units from `p` on. Making this table takes one
+        # pass over the units for each part, whereas backtracking could take exponential time for a hostile URI.
         last = [False] * len(units) + [True]
         reach = [last]
         for part in reversed(self._parts):
@@ -245,15 +250,15 @@ class UriTemplate:
             if isinstance(part, _Literal):
                 position += len(part.units)
                 continue
-            # This takes the longest run after which the rest can still be covered. `reach` tells that in advance, so
-            # nothing is ever undone.
+            # The value is the longest run of units after which the other parts can still cover the rest. `reach` says
+            # in advance whether they can, so no step is ever undone.
             end = longest = position
             while end < len(units) and part.admits(units[end]):
                 end += 1
                 if following[end]:
                     longest = end
             value = _decoded(units[position:longest])
-            # The decoded value is checked: `%2e%2e` and `%2F` are the classic ways past a check of the text.
+            # The decoded value is checked: `%2e%2e` and `%2F` are the classic ways past a check of the encoded text.
             if value is None or not (part.keeps_reserved or _is_plain(value)):
                 return False
             values[part.name] = value
@@ -261,13 +266,14 @@ class UriTemplate:
         return True
 
     def _read_query(self, units: list[str], values: dict[str, Value]) -> bool:
-        if "#" in units:  # a fragment: no query variable may contain it unencoded
+        if "#" in units:  # a fragment begins: no query variable may contain an unencoded "#"
             return False
         found: dict[str, str] = {}
         for pair in "".join(units).split("&"):
             raw_name, _, raw_value = pair.partition("=")
             name, value = _decoded([raw_name]), _decoded([raw_value])
-            # A parameter that occurs twice is refused: two readers could each take a different one.
+            # A parameter that occurs twice is refused, because two programs could each use a different one of its
+            # values.
             if not name or value is None or name in found:
                 return False
             found[name] = value
@@ -283,7 +289,8 @@ _Expression: TypeAlias = "tuple[str, list[str], str | None]"
 
 def _parse(template: str) -> Iterator[str | _Expression]:
     """Yield a template's literals as strings, and its expressions as operator, variables and exploded variable."""
-    # `split` with one group: the literals are at even positions, the expressions between them at odd ones.
+    # Because the pattern has one group, `split` returns the literals at even positions, and the expressions between
+    # them at odd ones.
     for number, piece in enumerate(_EXPRESSION.split(template)):
         if number % 2:
             yield _parse_expression(piece, template)
@@ -307,7 +314,7 @@ def _parse_expression(piece: str, template: str) -> _Expression:
         if not _NAME.fullmatch(name) or keyword.iskeyword(name):
             raise ValueError(
                 f"{template!r}: {name!r} can't be a variable here: it must be a valid parameter name; "
-                "prefixes ('{x:3}') are not supported, '*' only at the end of a query ('{?x*}'); "
+                "prefixes ('{x:3}') are not supported, and '*' is supported only at the end of a query ('{?x*}'); "
                 "for a value with slashes write '{+x}'"
             )
     return operator, names, exploded
@@ -317,7 +324,8 @@ def _joined(parts: list[_Literal | _Slot]) -> list[_Literal | _Slot]:
     """Merge adjacent literals."""
     joined: list[_Literal | _Slot] = []
     for part in parts:
-        # Afterwards, two slots without anything between them are neighbours, and each literal is compared in one piece.
+        # After the merge, slots that are neighbours have nothing between them, and each literal is compared in one
+        # piece.
         if isinstance(part, _Literal) and joined and isinstance(joined[-1], _Literal):
             part = _Literal(joined.pop().units + part.units)  # type: ignore[union-attr]
         joined.append(part)
@@ -331,16 +339,17 @@ def _expand(expression: _Expression, values: Mapping[str, Value]) -> str:
     if exploded is not None:
         others = values.get(exploded, {})
         if not isinstance(others, Mapping):
-            raise TypeError(f"the variable {exploded!r} needs a dict of strings")
+            raise TypeError(f"the value of the variable {exploded!r} must be a dict of strings")
         pairs += others.items()
     written = []
     for name, value in pairs:
         if not isinstance(value, str):
-            raise TypeError(f"the variable {name!r} needs a string, got {type(value).__name__}")
+            raise TypeError(f"the value of the variable {name!r} must be a string, got {type(value).__name__}")
         text = _keep_reserved(value) if rules.keeps_reserved else quote(value, safe="~")
         if rules.named:
             name = quote(name, safe="~")
-            # RFC 6570, section 3.2.7: an empty value drops the "=" here, unlike in a query (section 3.2.8).
+            # After a ";", a name with an empty value has no "=" (RFC 6570, section 3.2.7), unlike in a query (section
+            # 3.2.8).
             text = name if operator == ";" and not value else f"{name}={text}"
         written.append(text)
     return rules.first + rules.separator.join(written) if written else ""
@@ -348,7 +357,7 @@ def _expand(expression: _Expression, values: Mapping[str, Value]) -> str:
 
 def _keep_reserved(value: str) -> str:
     """Encode all but unreserved and reserved characters and percent triplets (RFC 6570, section 3.2.3)."""
-    # The group keeps the separators in the result: the triplets are at the odd positions.
+    # Because the pattern has a group, the result includes the triplets, at the odd positions.
     pieces = re.split(r"(%[0-9A-Fa-f]{2})", value)
     return "".join(
         piece if number % 2 else quote(piece, safe="~:/?#[]@!$&'()*+,;=") for number, piece in enumerate(pieces)
@@ -363,7 +372,7 @@ def _units(uri: str) -> list[str] | None:
     if not uri.isascii():
         try:
             uri = "".join(each if each.isascii() else quote(each, safe="") for each in uri)
-        except UnicodeEncodeError:  # a lone surrogate
+        except UnicodeEncodeError:  # the URI contains a lone surrogate
             return None
     units: list[str] = []
     position = 0
@@ -388,7 +397,7 @@ def _literal_units(text: str, template: str) -> tuple[str, ...]:
 
 
 def _literal_reach(literal: tuple[str, ...], units: list[str], following: list[bool]) -> list[bool]:
-    # Triplets were put in upper case on both sides, so units can be compared.
+    # Percent triplets are in upper case in both the template and the URI, so units can be compared directly.
     size, end = len(literal), len(units)
     return [
         start + size <= end and following[start + size] and tuple(units[start : start + size]) == literal
@@ -397,7 +406,8 @@ def _literal_reach(literal: tuple[str, ...], units: list[str], following: list[b
 
 
 def _slot_reach(slot: _Slot, units: list[str], following: list[bool]) -> list[bool]:
-    # This works from the end: a variable may begin at a unit if it admits the unit, and can then end or continue.
+    # The list is filled from the end: a variable may begin at a unit if it admits the unit, and can then either end or
+    # continue.
     reach = [False] * (len(units) + 1)
     for position in range(len(units) - 1, -1, -1):
         reach[position] = slot.admits(units[position]) and (following[position + 1] or reach[position + 1])

@@ -325,7 +325,7 @@ def test_a_client_registers() -> None:
     server.settings["clock"] = lambda: Clock.now + 10
     assert exchanged(server, code, **own)[1]["error"] == "invalid_client"
     server.clients.forget(said["client_id"])
-    with pytest.raises(ValueError, match="not known here"):
+    with pytest.raises(ValueError, match="does not know the client"):
         asked(server, said["client_id"])
     assert server.handle(Fetch("", "POST", f"{server.issuer}/register", {}, b"[")).status == 400
     server.settings["registration"] = False
@@ -529,7 +529,7 @@ def test_a_device_waits_for_its_person() -> None:
     server.approve(denied["user_code"], deny=True)
     assert poll(denied)["error"] == "access_denied"
     assert poll(late, 600)["error"] == "expired_token"
-    with pytest.raises(ValueError, match="no device waits"):
+    with pytest.raises(ValueError, match="no device with this user code is waiting"):
         server.approve("ABCD-EFGH")
     assert server.handle(Fetch("", "GET", f"{server.issuer}/verify?user_code=x")).status == 400
 

@@ -115,7 +115,7 @@ WRONG = {
     ("writes",): (1, "destroy; name one with --tool NAME name=value\n", ""),
     ("good", "--tool", "raed"): (1, "trio-mcp bench: the server lists no tool 'raed'; did you mean 'read'?\n", ""),
     ("good", "--tool", "read", "n=x"): (2, "n: must be integer; got 'x'. See `trio-mcp bench --help`.\n", ""),
-    ("fails",): (1, "", "each call of it fails, the first with: call 1\nNo tool is left that can be measured.\n"),
+    ("fails",): (1, "", "each of its calls failed, the first with: call 1\nNo tool is left that can be measured.\n"),
     ("asks", "--tool", "read", "n=1"): (1, "", "it asks for input, which a benchmark can't give\nNo tool is left that"),
     ("asks", "--tool", "write", '{"n": 1}', "--json", "-"): (1, "bench: No tool is left that can be measured.\n", ""),
     ("fails 12",): (1, "", "\n1 in flight: "),
@@ -126,7 +126,11 @@ WRONG = {
         "",
         "The server stopped responding in the last step, so no further step was made. ",
     ),
-    ("good", "--max-calls", "3"): (0, "", "The number of calls was used up (--max-calls); the last steps are missing."),
+    ("good", "--max-calls", "3"): (
+        0,
+        "",
+        "The maximum number of calls was made (--max-calls); the last steps are missing.",
+    ),
 }
 
 
@@ -199,7 +203,7 @@ def test_ctrl_c_ends_it_with_what_was_measured(many: Path) -> None:
     assert process.returncode == 130, out + said
     assert said.endswith("Stopping. Press Ctrl-C again to stop at once.\n")
     assert out.splitlines()[2].split()[0] == "1"
-    assert out.endswith("\nIt was interrupted; this is what was measured until then.\n")
+    assert out.endswith("\nThe benchmark was interrupted; this is what was measured until then.\n")
 
 
 def test_the_target_may_stand_behind_the_arguments_of_a_tool() -> None:

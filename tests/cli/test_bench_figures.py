@@ -109,8 +109,8 @@ def test_the_bend_is_where_calls_only_wait_longer(steps: list[Step], index: int 
 def test_a_bend_that_may_be_the_clients_own_is_said_to_be() -> None:
     steps = (step(1, 100, 0.01), step(4, 101, 0.04, busy=0.97))
     assert Measured("x", "", "stdio", "2026-07-28", steps).bends == (
-        "It bends after 1 in flight: 4 give +1% calls a second, and the median call takes 4.0 times as long;"
-        " but the client was busy 97% of the time, so the server may be able to do more."
+        "The throughput curve bends after 1 in flight: 4 give +1% calls a second, and the median call takes 4.0 times"
+        " as long; but the client was busy 97% of the time, so the server may be able to do more."
     )
 
 
@@ -119,17 +119,18 @@ def test_a_bend_that_may_be_the_clients_own_is_said_to_be() -> None:
     [
         (
             (step(1, 100, 0.01), step(4, 400, 0.01), step(16, 20, 1.0, failed=300)),
-            "It does not bend up to 4 in flight; with 16 in flight, 75% of the calls fail.",
+            "The throughput curve does not bend up to 4 in flight; with 16 in flight, 75% of the calls fail.",
         ),
         (
             (step(1, 100, 0.01), step(4, 20, 1.0, failed=100)),
-            "Whether it bends can't be said; with 4 in flight, 50% of the calls fail.",
+            "Whether the throughput curve bends can't be said; with 4 in flight, 50% of the calls fail.",
         ),
         (
             (step(1, 100, 0.01), step(4, 101, 0.04), step(16, 9, 1.0, failed=100)),
-            "It bends after 1 in flight: 4 give +1% calls a second, and the median call takes 4.0 times as long.",
+            "The throughput curve bends after 1 in flight: 4 give +1% calls a second, and the median call takes 4.0"
+            " times as long.",
         ),
-        ((step(1, 100, 0.01), step(4, 400, 0.01, failed=1)), "It does not bend up to 4 in flight."),
+        ((step(1, 100, 0.01), step(4, 400, 0.01, failed=1)), "The throughput curve does not bend up to 4 in flight."),
         ((step(1, 100, 0.01, failed=100),), ""),
     ],
 )
@@ -295,7 +296,7 @@ async def test_a_closed_loop_has_exact_figures(autojump_clock: MockClock) -> Non
         assert (each.p50, each.p99, each.worst, each.complete) == (0.125, 0.125, 0.125, True)
     assert (report.ended, report.failed) == ("complete", 0)
     # What may follow is about the processor, which a virtual clock keeps busy.
-    assert server.bends.startswith("It does not bend up to 4 in flight")
+    assert server.bends.startswith("The throughput curve does not bend up to 4 in flight")
     # One to try, a quarter of each step to warm up, and what was measured.
     assert (shop.called, shop.most) == (1 + 4 + 16 + 16 + 64, 4)
 
@@ -306,7 +307,8 @@ async def test_a_server_that_does_four_at_once_bends_there(autojump_clock: MockC
     (server,) = reported(bench).servers
     assert [step.rate for step in server.steps] == pytest.approx([8, 32, 32])
     assert server.bends.startswith(
-        "It bends after 4 in flight: 16 give +0% calls a second, and the median call takes 4.0 times as long"
+        "The throughput curve bends after 4 in flight: 16 give +0% calls a second, and the median call takes 4.0 times"
+        " as long"
     )
 
 

@@ -73,7 +73,7 @@ def test_a_broken_server_is_told_what_it_breaks(twice: Path) -> None:
     ended = check(twice, *RULES, "--baseline", "known.yml", "--json", "--", sys.executable, "twice.py", "HEALTHY")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert json.loads(ended.stdout)["counts"]["held"] >= 1
-    assert "answered-once is in the baseline, but holds now" in ended.stderr
+    assert "answered-once is in the baseline, but held this time" in ended.stderr
 
 
 def test_a_dry_run_says_what_would_be_called(shop: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_process_is_recorded_and_replayed(shop: Path) -> None:
     ended = run(shop, "replay", "said.jsonl", "shop.py", "--json", imported=KIT)
     assert ended.returncode == 1, ended.stderr
     (line,) = json.loads(ended.stdout)["differences"]
-    assert line.endswith(": a result before, a result that says isError now")
+    assert line.endswith(": a result before, a result with isError set to true now")
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ REFUSED = {
     "--baseline bad.yml twice.py": "bad.yml, line 2: a line must have the form RULE: REASON; got 'answered-once'",
     "--baseline unknown.yml twice.py": "line 1: there is no rule 'anwered-once'; did you mean 'answered-once'?",
     "--client twice.py": "a client is given as the command that starts it",
-    "--client --tool price -- x": "--tool is for servers",
+    "--client --tool price -- x": "--tool is for checks of servers",
     "--time 1d twice.py": "must be a time, such as 90s or 5m; got '1d'",
-    "--examples 0 twice.py": "must be a whole number from 1; got '0'",
+    "--examples 0 twice.py": "must be a whole number of at least 1; got '0'",
     "-- false": "the target ended the connection in response to initialize",
     "-- echo hello": "it sent something other than JSON",
     "-- no-such-command": "can't start 'no-such-command'",
@@ -153,7 +153,7 @@ def test_a_missing_extra_is_named(twice: Path) -> None:
     ended = subprocess.run(command("check", "twice.py"), cwd=twice, env=variables, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
-        'trio-mcp check: this needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"\n'
+        'trio-mcp check: this command needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"\n'
     )
 
 
@@ -186,7 +186,7 @@ def test_a_signal_shows_what_was_found_and_ends_the_server(twice: Path, number: 
     finally:
         process.kill()
     assert process.returncode == status, err
-    assert "It was interrupted: this is what was found until then." in out
+    assert "The check was interrupted: this report shows what was found until then." in out
     # It does not end by itself when it is asked to. The check waited for the end of the last one that it has started.
     with pytest.raises(ProcessLookupError):
         os.kill(int((twice / "started").read_text()), 0)

@@ -131,7 +131,7 @@ def test_without_npx_it_says_where_that_comes_from(shop: Path, monkeypatch: pyte
     done = run(shop, "dev", "shop.py")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "trio-mcp dev: the Inspector is started by npx, which is not in PATH: it comes with Node.js"
+        "trio-mcp dev: the Inspector is started with npx, which is not in PATH: npx comes with Node.js"
         " (https://nodejs.org)\n"
     )
 

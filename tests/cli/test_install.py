@@ -190,15 +190,15 @@ def test_the_file_as_it_was_is_kept_and_another_server_is_not_replaced(
     (home / ".cursor/mcp.json").symlink_to(file)
     line = ["install", "cursor", "shop.py", "--write"]
     assert main(line) == 1
-    assert "has a different server 'shop'; add --force to replace it, or give a --name" in capsys.readouterr().err
+    assert "already has a different server named 'shop'; add --force to replace it" in capsys.readouterr().err
     assert (file.read_text(), os.listdir(folder)) == (before, ["cursor.json"])
     assert main([*line, "--force"]) == 0
-    assert f"the file as it was is {file}.bak" in capsys.readouterr().out
+    assert f"the previous version is in {file}.bak" in capsys.readouterr().out
     assert (home / ".cursor/mcp.json").is_symlink()
     assert load_config(file)["shop"] == process("run", str(home / "project/shop.py"))
     # Once more: nothing to do, and no further copy.
     assert main(line) == 0
-    assert "has this server already; nothing was changed" in capsys.readouterr().out
+    assert "already contains this server; nothing was changed" in capsys.readouterr().out
     assert main([*line, "--name", "second"]) == 0
     kept = {name: (folder / name).read_text() for name in sorted(os.listdir(folder))}
     assert list(kept) == ["cursor.json", "cursor.json.bak", "cursor.json.bak1"]
@@ -239,15 +239,18 @@ def test_what_a_host_writes_meanwhile_is_not_lost(
     # Called just before the file is replaced.
     monkeypatch.setattr(os, "fsync", lambda descriptor: file.write_text('{"a": 1}'))
     assert main(["install", "claude-code", "shop.py", "--write"]) == 1
-    assert f"{file} has just been changed, perhaps by its host, and was not touched" in capsys.readouterr().err
+    assert f"{file} has just been changed, perhaps by its host, so it was left as it is" in capsys.readouterr().err
     assert (file.read_text(), sorted(home.glob(".*"))) == ('{"a": 1}', [file])
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["\udcff.py"], "a word of the command line is not valid UTF-8, and so can't be put into a host's file"),
-        (["shop.py", "--env", "A=\udcff"], "a word of the command line is not valid UTF-8, and so can't"),
+        (
+            ["\udcff.py"],
+            "a command-line argument is not valid UTF-8, so it can't be written to a host's configuration file",
+        ),
+        (["shop.py", "--env", "A=\udcff"], "a command-line argument is not valid UTF-8, so it can't"),
         (["shop.py"], "this user has no home directory; set HOME to the one with the host's files"),
     ],
 )

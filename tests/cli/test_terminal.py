@@ -229,7 +229,7 @@ def test_without_a_terminal_the_user_is_not_asked(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert "'elicitation.form', which the client has not declared" in done.stderr
-    assert done.stderr.endswith(": it asks the user, so use a terminal, or give --answer NAME=VALUE\n")
+    assert done.stderr.endswith(": the server asks the user, so use a terminal, or give --answer NAME=VALUE\n")
 
 
 # --- answers from the command line, for scripts ----------------------------------------------------------------------
@@ -323,11 +323,11 @@ NAMED: dict[str, Any] = {"type": "object", "properties": {"agree": {"type": "boo
     ("schema", "words", "answer", "said"),
     [
         (EMPTY, "agree=yes", {}, "  yes\n"),
-        (EMPTY, "size=l", "decline", "it only asks you to agree: add --answer agree=yes to send it as it is"),
-        (EMPTY, "agree=no", "decline", "it only asks you to agree: add --answer agree=yes to send it as it is"),
+        (EMPTY, "size=l", "decline", "the form only asks you to agree: add --answer agree=yes to send it as"),
+        (EMPTY, "agree=no", "decline", "the form only asks you to agree: add --answer agree=yes to send it as"),
         (OPTIONAL, "agree=yes", {}, "  yes\n"),
         (OPTIONAL, "size=l", {"size": "l"}, "  size: l\n"),
-        (OPTIONAL, "other=1", "decline", "nothing is given for its fields (size): add --answer agree=yes to send"),
+        (OPTIONAL, "other=1", "decline", "nothing is given for the form's fields (size): add --answer agree=yes to"),
         (NAMED, "agree=no", {"agree": False}, "  agree: n\n"),
         ({**EMPTY, "required": ["ghost"]}, "agree=yes", "decline", "'ghost' is missing: add --answer ghost=VALUE"),
     ],
@@ -351,7 +351,7 @@ def test_what_is_required_and_has_no_default_is_missing() -> None:
 def test_an_answer_that_no_form_asked_for_is_reported(tmp_path: Path) -> None:
     done = scripted(tmp_path, "call", "asking.py", "order", *NEEDED, "--answer", "color=red")
     assert done.returncode == 0
-    assert done.stderr.endswith("trio-mcp call: --answer color: no form had this field\n")
+    assert done.stderr.endswith("trio-mcp call: --answer color: no form had a field of this name\n")
 
 
 @pytest.mark.parametrize(
@@ -369,10 +369,10 @@ def test_prompts_and_resources_are_answered_too(tmp_path: Path, words: list[str]
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        (["think"], "it asks a language model; give what that would say with --sample TEXT"),
-        (["folders"], "it asks for directories; name one with --root DIR"),
-        (["pay"], "it asks the user to open a page, so use a terminal"),
-        (["pay", "--answer", "agree=yes"], "it asks the user to open a page, so use a terminal"),
+        (["think"], "the server asks a language model; give the model's response with --sample TEXT"),
+        (["folders"], "the server asks for directories; name one with --root DIR"),
+        (["pay"], "the server asks the user to open a page, so use a terminal"),
+        (["pay", "--answer", "agree=yes"], "the server asks the user to open a page, so use a terminal"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )

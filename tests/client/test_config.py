@@ -129,7 +129,7 @@ def test_sockets_and_several_ways_to_a_server() -> None:
         ({"failover": [{"command": "x", "disabled": True}]}, "failover: needs at least one entry that is not dis"),
         ({"failover": {}}, "failover: must be an array, not an object"),
         ({"failover": ["http://x"]}, "failover[0]: must be an object, not a string"),
-        ({"failover": [{"failover": []}]}, "failover[0]: can't be another list"),
+        ({"failover": [{"failover": []}]}, "failover[0]: can't contain another failover list"),
         ({"failover": [{"command": "x", "arg": 1}]}, "failover[0].arg: unknown key"),
         ({"failover": [{"command": "x"}], "url": "http://x"}, "url: not allowed beside 'failover'"),
     ],
@@ -295,15 +295,15 @@ REMOTE = HttpServerParameters("https://x.example")
         (
             {"a": {"type": "http", "url": "https://x.example", "oauth": {"clientId": "y"}}},
             REMOTE,
-            "a': oauth: not used",
+            "a': oauth: this key is ignored",
         ),
-        ({"a": {"url": "https://x.example", "headersHelper": "y"}}, REMOTE, "headersHelper: not used here; if the ser"),
+        ({"a": {"url": "https://x.example", "headersHelper": "y"}}, REMOTE, "headersHelper: this key is ignored; to"),
         # Gemini CLI
         ({"a": {"httpUrl": "https://x.example", "trust": True, "includeTools": []}}, REMOTE, ""),
         (
             {"a": {"command": "x", "env": {"A": "$B"}}},
             attrs.evolve(PROCESS, env={"A": "$B"}),
-            "env.A: a '$' without br",
+            "env.A: a variable without br",
         ),
         # Windsurf, FastMCP
         ({"a": {"serverUrl": "https://x.example"}}, REMOTE, ""),

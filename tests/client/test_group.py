@@ -120,7 +120,7 @@ async def test_resources_are_read_from_the_server_that_has_them(mode: str) -> No
         assert text(await group.read_resource("desk://south/all")) == "all of south"
         assert text(await group.read_resource("desk://south/tea")) == "tea of south"
         with pytest.raises(
-            LocalProtocolError, match=r"'a' and 'b' all have 'desk://common'; say which with server='a'"
+            LocalProtocolError, match=r"'a' and 'b' all have 'desk://common'; choose one with server='a'"
         ):
             await group.read_resource("desk://common")
         assert text(await group.read_resource("desk://common", server="b")) == "south"
@@ -214,7 +214,7 @@ async def test_unknown_servers_are_named_with_what_may_have_been_meant() -> None
             await group.read_resource("desk://common", server="file")
         with pytest.raises(KeyError, match="did you mean 'files'"):
             group.clients["file"]
-        with pytest.raises(LocalProtocolError, match="the group has no 'fil__x'"):
+        with pytest.raises(LocalProtocolError, match="the group has no tool or prompt 'fil__x'"):
             group.split("fil__x")
         with pytest.raises(TypeError, match="a name must be a string"):
             group.join("a", 5)  # type: ignore[arg-type]

@@ -438,7 +438,7 @@ async def test_a_call_waits_no_longer_than_max_wait(autojump_clock: trio.testing
         with pytest.raises(TransportError, match="server 'a': is not connected yet"):
             await add(group, "a")
         assert trio.current_time() - started == pytest.approx(3)
-        with pytest.raises(McpError, match="not connected, so not asked: 'a'"):
+        with pytest.raises(McpError, match="because they are not connected: 'a'"):
             await group.read_resource("x://y")
 
 

@@ -154,10 +154,10 @@ def test_joining_changes_neither_part() -> None:
         (
             {"sampling": print, "sampling_features": ("vision",)},
             ValueError,
-            "sampling_features must be a list of some of",
+            "sampling_features must be a list of values from",
         ),
         ({"sampling": print, "sampling_features": "tools"}, TypeError, "sampling_features"),
-        ({"roots": "file:///x"}, TypeError, "roots must be a list of Root, Path or file:// URI; got str"),
+        ({"roots": "file:///x"}, TypeError, "roots must be a list of Root objects, Paths or file:// URIs; got str"),
         ({"roots": [5]}, TypeError, "a root must be a Root, a Path or a file:// URI; got int"),
         ({"roots": ["/home"]}, ValueError, r"must be a file:// URI, got '/home'; pass a path as pathlib.Path\('/home'"),
         ({"max_input_rounds": 0}, ValueError, "max_input_rounds must be at least 1, got 0"),

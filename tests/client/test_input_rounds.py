@@ -157,21 +157,21 @@ async def test_one_failure_ends_the_round_and_the_others_are_cancelled() -> None
     [
         (
             asks(q=SAMPLE),
-            "'q' of 'tools/call': the server asks for 'sampling/createMessage', which this client has not",
+            "'q' of 'tools/call' can't be answered: the server requested 'sampling/createMessage', for",
         ),
-        (asks(q=ASK, r=ROOTS), "'r' of 'tools/call': the server asks for 'roots/list', which this client has not"),
-        (asks(q=request("tools/list")), "the server asks for 'tools/list', which this client has not declared"),
-        (asks(q=request("acme/ask")), "the server asks for 'acme/ask', which this client has not declared"),
+        (asks(q=ASK, r=ROOTS), "'r' of 'tools/call' can't be answered: the server requested 'roots/list', for"),
+        (asks(q=request("tools/list")), "the server requested 'tools/list', for which this client has declared no"),
+        (asks(q=request("acme/ask")), "the server requested 'acme/ask', for which this client has declared no"),
         (asks(q=ASK, r=5), "input request 'r' of 'tools/call' is malformed"),
         (asks(q={}), "input request 'q' of 'tools/call' is malformed"),
         (asks(q={"method": 5}), "is malformed"),
         (asks(q=request("elicitation/create", {"message": 5})), "with malformed parameters"),
-        (asks(), "without inputRequests or requestState"),
-        ({**asks(), "inputRequests": []}, "request for input for 'tools/call' is malformed"),
-        ({**asks(q=ASK), "requestState": 5}, "request for input for 'tools/call' is malformed"),
+        (asks(), "sent neither inputRequests nor requestState"),
+        ({**asks(), "inputRequests": []}, "input_required response to 'tools/call' is malformed"),
+        ({**asks(q=ASK), "requestState": 5}, "input_required response to 'tools/call' is malformed"),
         (
             asks(**{f"q{number}": ASK for number in range(MAX_INPUT_REQUESTS + 1)}),
-            f"asks for {MAX_INPUT_REQUESTS + 1} inputs at once; the limit is {MAX_INPUT_REQUESTS}",
+            f"asked for {MAX_INPUT_REQUESTS + 1} inputs at once; the limit is {MAX_INPUT_REQUESTS}",
         ),
     ],
 )
@@ -199,7 +199,7 @@ async def test_as_many_inputs_as_are_allowed() -> None:
 async def test_rounds_are_limited(limit: int) -> None:
     answers = Answers(elicitation=name_is("Ada"), max_input_rounds=limit)
     async with rounds(*[asks(q=ASK)] * 20, answers=answers) as (client, asked):
-        match = f"the server still asks for input for 'tools/call' after max_input_rounds={limit} rounds"
+        match = f"the server still asked for input for 'tools/call' after max_input_rounds={limit} rounds"
         with pytest.raises(RemoteProtocolError, match=match):
             await client.call_tool("x")
     assert len(asked) == limit + 1
@@ -431,7 +431,7 @@ async def test_by_hand_the_limits_hold_too() -> None:
     async with rounds(asks(**many), asks(), asks(q={"method": "acme/ask"})) as (client, _):
         with pytest.raises(RemoteProtocolError, match="inputs at once"):
             await client.call_tool_once("x")
-        with pytest.raises(RemoteProtocolError, match="without inputRequests"):
+        with pytest.raises(RemoteProtocolError, match="sent neither inputRequests"):
             await client.call_tool_once("x")
         with pytest.raises(RemoteProtocolError, match="not a valid InputRequiredResult"):
             await client.call_tool_once("x")

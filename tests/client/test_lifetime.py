@@ -101,9 +101,7 @@ def test_a_client_that_is_left_in_another_task_is_closed_and_says_so() -> None:
                 await trio.sleep_forever()
 
             await nursery.start(enter)
-            with pytest.raises(
-                LocalProtocolError, match=r"must be left in the task that has entered it, .*enter'; it is"
-            ):
+            with pytest.raises(LocalProtocolError, match=r"must be left in the task that entered it, .*enter'; it is"):
                 await client.__aexit__(None, None, None)
             with pytest.raises(SessionClosed):
                 await client.list_tools()

@@ -156,7 +156,7 @@ async def test_what_was_not_asked_for_or_was_declined_is_a_fault_and_not_deliver
         await settle()
         assert listener.events == [ResourceUpdated("x:/b")]
     texts = [str(fault) for fault in faults]
-    assert "more than was asked for" in texts[0]
+    assert "more events than were asked for" in texts[0]
     assert ["does not cover it" in text for text in texts] == [False] + [True] * 6
 
 
@@ -240,7 +240,7 @@ async def test_leaving_cancels_the_request_at_once() -> None:
                 pass
         await settle()
         assert [(note.method, note.params) for note in wire.heard] == [
-            ("notifications/cancelled", {"requestId": asked[0].id, "reason": "the client no longer listens"})
+            ("notifications/cancelled", {"requestId": asked[0].id, "reason": "the client is no longer listening"})
         ]
         assert client.statistics().subscriptions == 0
         with pytest.raises(LocalProtocolError, match="has ended"):

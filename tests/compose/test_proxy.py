@@ -353,7 +353,7 @@ def test_a_proxy_has_nothing_of_its_own_and_is_not_mounted() -> None:
     proxy = ProxyServer(Server("up"))
     assert not hasattr(proxy, "add_tool")
     assert not hasattr(proxy, "mount")
-    with pytest.raises(TypeError, match="a proxy offers what its upstream does"):
+    with pytest.raises(TypeError, match="because it is a proxy: serve the proxy by itself"):
         Server("main").mount(proxy)  # type: ignore[arg-type]
 
 

@@ -69,7 +69,9 @@ async def test_a_client_that_gets_only_responses_keeps_all_other_rules(autojump_
 
 
 async def test_a_trait_that_is_not_needed_is_a_failure() -> None:
-    with pytest.raises(ContractBroken, match=r"order: .*'unordered' is declared, but the rule is kept") as caught:
+    with pytest.raises(
+        ContractBroken, match=r"order: .*'unordered' is declared, but the transport keeps the rule"
+    ) as caught:
         await check_transport(memory_link_pair, rules={"order", "once"}, traits={"unordered"})
     assert caught.value.report.kept == ("once",)
 
@@ -111,5 +113,5 @@ async def hanging(*, shield: bool) -> AsyncIterator[tuple[Link, Link]]:
 async def test_a_transport_that_hangs_does_not_hang_the_check(
     shield: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    with pytest.raises(ContractBroken, match=r"opens: .*leaving the block did not end within 10 seconds|no end to it"):
+    with pytest.raises(ContractBroken, match=r"opens: .*(the block|of this rule) did not end within"):
         await check_transport(partial(hanging, shield=shield))

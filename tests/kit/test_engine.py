@@ -302,5 +302,5 @@ async def test_bad_arguments() -> None:
         await check_server(server, revisions=["2020-01-01"])
     with pytest.raises(ValueError, match="no tool 'x'"):
         await check_server(server, tools=["x"])
-    with pytest.raises(ValueError, match="one way"):
+    with pytest.raises(ValueError, match="a single target"):
         await check_server([server, server])

@@ -146,9 +146,9 @@ def test_what_a_process_uses() -> None:
 @pytest.mark.parametrize(
     ("after", "told"),
     [
-        (Usage(300 << 20, 20, 4), ["the target seems to leak memory: from 100 to 300 MiB"]),
+        (Usage(300 << 20, 20, 4), ["the target seems to leak memory: usage grew from 100 to 300 MiB"]),
         (Usage(150 << 20, 20, 4), []),
-        (Usage(100 << 20, 90, 70), ["descriptors: from 20 to 90", "threads: from 4 to 70"]),
+        (Usage(100 << 20, 90, 70), ["descriptors: usage grew from 20 to 90", "threads: usage grew from 4 to 70"]),
     ],
 )
 def test_what_has_grown_far_is_told(after: Usage, told: list[str]) -> None:

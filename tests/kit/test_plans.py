@@ -85,7 +85,7 @@ def test_calls_are_seldom_repeated(known: list[Facts]) -> None:
         ("tools", ""),
         ("prompts", "the server lists no prompts"),
         ("capability:tools.listChanged", "the server does not declare the capability 'tools.listChanged'"),
-        ("transport:stdio", "it concerns another transport (stdio)"),
+        ("transport:stdio", "the rule applies only to the transport stdio"),
         ("transport:memory|http", ""),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_test_for_each_rule(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [{}, {"target": "http://x/", "fixture": "url"}])
 def test_there_must_be_one_target(arguments: dict[str, str]) -> None:
-    with pytest.raises(TypeError, match="takes a target, or the name of a fixture"):
+    with pytest.raises(TypeError, match="takes exactly one of target and fixture"):
         conformance_tests(**arguments)  # type: ignore[arg-type]
 
 

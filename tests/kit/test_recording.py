@@ -58,7 +58,7 @@ async def test_a_recording_is_replayed(tmp_path: Path, way: str, mode: str) -> N
 
     other = await _replayed(transcript, shop(sold_out=True), way)
     assert [line.partition(": ")[2] for line in other.differences] == [
-        "a result before, a result that says isError now"
+        "a result before, a result with isError set to true now"
     ]
     assert other.status == 1
 

@@ -239,8 +239,8 @@ def test_standard_error_is_one_line_of_a_table_and_whole_on_a_page() -> None:
 def test_the_last_lines_say_what_ended_the_check_and_whether_more_time_would_help() -> None:
     found = attrs.evolve(clean_report(), ended="complete", wanted=200)
     for changes, said in [
-        ({"examples": 200}, "All 200 examples were run: more of them, not more time, would try more."),
-        ({"examples": 143, "ended": "time"}, "The time was up after 143 of 200 examples; with more time the others"),
-        ({"examples": 30}, "It ended after 30 of 200 examples, as there is nothing else to try."),
+        ({"examples": 200}, "All 200 examples were run: to try more, raise the number of examples, not the time."),
+        ({"examples": 143, "ended": "time"}, "The time was up after 143 of 200 examples; with more time, the"),
+        ({"examples": 30}, "The check ended after 30 of 200 examples, as there is nothing else to try."),
     ]:
         assert said in table(attrs.evolve(found, **changes))

@@ -57,8 +57,8 @@ async def test_a_client_is_connected_during_the_test(client: Client, older: Clie
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (({}, {}), "takes a target, or the name of a fixture"),
-        (({"target": server, "fixture": "made"}, {}), "takes a target, or the name of a fixture"),
+        (({}, {}), "takes exactly one of target and fixture"),
+        (({"target": server, "fixture": "made"}, {}), "takes exactly one of target and fixture"),
         (({"target": server}, {"time_out": 1}), "timeout"),
     ],
 )

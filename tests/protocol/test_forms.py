@@ -92,7 +92,7 @@ def test_a_missing_field_and_one_that_is_not_asked_for_are_named() -> None:
     asked = form(["name"], name={"type": "string"}, age={"type": "integer"})
     assert asked.problem({"name": "Ada"}) is None
     assert "name" in str(asked.problem({"age": 5}))
-    assert asked.problem({"nmae": "Ada"}) == "the form has no field 'nmae'; its fields are 'name', 'age'"
+    assert asked.problem({"nmae": "Ada"}) == "the form has no field 'nmae'; fields of the form: 'name', 'age'"
     open_form = Form({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}})
     assert open_form.problem({"anything": "goes"}) is None
     assert open_form.problem({"anything": 5}) is not None

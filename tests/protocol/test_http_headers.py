@@ -285,8 +285,8 @@ def test_the_answer_names_what_was_seen() -> None:
 def test_without_allowed_hosts_the_answer_names_both_settings() -> None:
     """Either tells the pages of the server from those of a name that was made to point at it."""
     assert ANY.check(Headers([("Host", "a.example"), ("Origin", "http://a.example")])) == (
-        "a request from the origin 'http://a.example' is refused: set allowed_hosts to the names of this server if "
-        "the page is its own, or add the origin to allowed_origins if it is trusted"
+        "a request from the origin 'http://a.example' is refused; if it is the origin of this server itself, set "
+        "allowed_hosts to the names of this server; if it is trusted, add it to allowed_origins"
     )
 
 

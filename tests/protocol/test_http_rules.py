@@ -464,7 +464,7 @@ def test_the_status_of_an_error_answer(code: int, status: int) -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="revisions must name one of"):
+    with pytest.raises(ValueError, match="revisions must name at least one of"):
         serving("v9")
     with pytest.raises(ValueError, match="at least 1"):
         RuleSettings(serving(MODERN), max_message_size=0)

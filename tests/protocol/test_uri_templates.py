@@ -251,9 +251,9 @@ def test_a_template_is_good_or_refused_with_a_value_error(text: str) -> None:
 
 
 def test_values_must_be_strings() -> None:
-    with pytest.raises(TypeError, match="'n' needs a string, got int"):
+    with pytest.raises(TypeError, match="'n' must be a string, got int"):
         UriTemplate("a:{n}").expand({"n": 1})  # type: ignore[dict-item]
-    with pytest.raises(TypeError, match="'q' needs a dict"):
+    with pytest.raises(TypeError, match="'q' must be a dict"):
         UriTemplate("a:{?q*}").expand({"q": "x"})
     with pytest.raises(TypeError, match="must be a string"):
         UriTemplate(1)  # type: ignore[arg-type]

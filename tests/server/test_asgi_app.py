@@ -18,7 +18,7 @@ from uvicorn.config import Config as UvicornConfig
 from tests.injection import cancel_everywhere
 from trio_mcp import Server
 
-NEEDS = r"needs Trio, and this runs {}: start .*trio\.run.*hypercorn -k trio"
+NEEDS = r"needs Trio, but this code runs {}: start .*trio\.run.*hypercorn -k trio"
 
 
 class Lifespan:

@@ -210,7 +210,7 @@ def test_what_is_refused_at_registration() -> None:
         add(languages, prompt="review", argument="nothing")
     with pytest.raises(ValueError, match=r"the template 'files://\{\+path\}' has no such variable"):
         add(languages, resource=FILES, argument="+path")
-    with pytest.raises(ValueError, match="the completion of 'language' of 'review' is already registered"):
+    with pytest.raises(ValueError, match="the completion of 'language' for 'review' is already registered"):
         add(languages, prompt="review", argument="language")
 
     def needs_an_int(value: int) -> list[str]:

@@ -435,4 +435,6 @@ async def test_without_a_session_its_state_is_refused_with_advice(how: str, capl
         assert (await client.call_tool("counted")).is_error
     (record,) = (each for each in caplog.records if each.name == "trio_mcp")
     assert record.exc_info is not None
-    assert f"a request of {revision} that belongs to no session has no session state" in str(record.exc_info[1])
+    assert f"this request (protocol {revision}) belongs to no session, so it has no session state" in str(
+        record.exc_info[1]
+    )

@@ -228,7 +228,7 @@ async def test_a_client_notifies_the_server(revision: str) -> None:
         await done.wait()
     assert seen == [(width, "com.example/area", 1, "state") for width in (2, 3)]
     (error,) = errors
-    assert "invalid parameters of the notification 'com.example/area': height: Field required" in str(error)
+    assert "invalid parameters for the notification 'com.example/area': height: Field required" in str(error)
 
 
 @both_eras

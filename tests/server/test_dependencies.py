@@ -242,7 +242,7 @@ def two_contexts(one: Context, two: Context) -> str:
         (Depends(deep), "'unfilled' has a parameter 'url' that nothing fills"),
         (Depends(unresolved), "'unresolved': an annotation can't be resolved: name 'Nowhere'"),
         (Depends(positional_only), "'positional_only': the parameter 'ctx' is passed by name, so it can't be pos"),
-        (Depends(two_contexts), "'two_contexts': both 'one' and 'two' are a Context"),
+        (Depends(two_contexts), "'two_contexts': 'one' and 'two' are both annotated with Context"),
         (Depends(Providers), "'Providers' is a class; pass a function"),
         (Depends(number()), "'int' is not a function, but int; pass a function"),  # type: ignore[arg-type]
         (Depends, r"write Depends\(provider\), not Depends"),
@@ -268,7 +268,7 @@ def with_two_markers(given: Annotated[Number, Depends(generator)]) -> None: ...
     ("tool", "message"),
     [
         (as_a_default, "the parameter 'given': Depends can't be a default value; write Annotated"),
-        (with_two_markers, "has 2 markers"),
+        (with_two_markers, r"has 2 Depends\(\.\.\.\) markers"),
     ],
 )
 def test_a_marker_stands_alone_in_the_annotation(tool: Any, message: str) -> None:

@@ -157,7 +157,7 @@ class Numbers(enum.Enum):
         "is a list, but not of choices": [list[str], list[Inner], list[Any], tuple[int, int]],
         "'field' is of any type": [Any],
         "'field' is a union": [int | str, Literal["a"] | int],
-        "a choice, but not only of strings": [Literal[1, 2], Literal["a", 2], Numbers],
+        "a choice whose values are not all strings": [Literal[1, 2], Literal["a", 2], Numbers],
         r"a secret.*ctx\.elicit_url": [SecretStr],
         "can't be described|of any type": [object],
         "'field' is null": [None],

@@ -464,7 +464,7 @@ async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.test
         (lambda ctx: ctx.elicit_url("x", "https://x .example"), ValueError, "absolute URL"),
         (lambda ctx: ctx.elicit_url("x", 3), TypeError, "url must be a string"),
         (lambda ctx: ctx.elicit_url("x", "https://x.example", elicitation_id=""), ValueError, "elicitation_id"),
-        (lambda ctx: ctx.sample([], max_tokens=1), ValueError, "needs a message"),
+        (lambda ctx: ctx.sample([], max_tokens=1), ValueError, "needs at least one message"),
         (lambda ctx: ctx.sample([3], max_tokens=1), TypeError, "a message must be"),
         (lambda ctx: ctx.sample("x", max_tokens="many"), ValueError, "max_tokens|maxTokens"),
         (lambda ctx: ctx.gather("x"), TypeError, "gather takes questions"),
@@ -498,7 +498,7 @@ async def test_a_context_kept_beyond_its_request_cannot_ask() -> None:
 
 def test_park_input_needs_something_to_ask_with() -> None:
     server = Server("test")
-    with pytest.raises(TypeError, match="park_input, but can't ask for input"):
+    with pytest.raises(TypeError, match="park_input=True, but can't ask for input"):
         server.add_tool(lambda: 1, name="tool", park_input=True)
 
 

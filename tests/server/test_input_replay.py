@@ -130,7 +130,7 @@ async def test_a_replay_that_asks_something_else_is_an_error(caplog: pytest.LogC
         refused(
             await go_on(client, state, **{"input-1": accept(name="x")}), "'input-1' is not the one that was answered"
         )
-    assert "asks a different question under 'input-1'" in caplog.text
+    assert "asks a different question under the key 'input-1'" in caplog.text
 
 
 async def test_a_state_that_would_be_too_large_is_an_error() -> None:
@@ -243,7 +243,7 @@ async def test_both_forms_go_together(revision: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        (({},), ValueError, "must have at least one question"),
+        (({},), ValueError, "must contain at least one question"),
         (([],), TypeError, "must be a mapping"),
         (({"a": 1},), TypeError, r"requests\['a'\] must be a question"),
         (({1: 1},), TypeError, "must be a mapping of keys"),
@@ -495,7 +495,7 @@ async def test_a_loop_of_tools(revision: str) -> None:
     ("messages", "text"),
     [
         ([message("assistant", USE)], "a tool result is missing"),
-        ([message("user", RESULT)], "a tool result without a tool use"),
+        ([message("user", RESULT)], "a tool result has no tool use"),
         ([message("assistant", USE), message("user", RESULT, types.TextContent(text="x"))], "mixes tool results"),
         ([message("assistant", USE), message("assistant", RESULT)], "tool results from the user"),
     ],

@@ -121,9 +121,9 @@ def test_a_path_is_read_where_it_is_given(tmp_path: Path, make: Any, name: str, 
         (lambda path: Image(), TypeError, "Image needs either a path or data"),
         (lambda path: Audio(path, b"any"), TypeError, "Audio needs either a path or data"),
         (lambda path: File(data="words"), TypeError, "the data of File must be bytes, got str"),  # type: ignore[arg-type]
-        (lambda path: Image(data=b"any"), ValueError, "can't determine what kind of image this is; pass format="),
-        (lambda path: Image(data=WAV), ValueError, "can't determine what kind"),
-        (lambda path: Audio(path), ValueError, "can't determine what kind of audio"),
+        (lambda path: Image(data=b"any"), ValueError, "can't determine the format of the image; pass format="),
+        (lambda path: Image(data=WAV), ValueError, "can't determine the format"),
+        (lambda path: Audio(path), ValueError, "can't determine the format of the audio"),
         (lambda path: File(path / "a"), OSError, "Not a directory"),
     ],
 )

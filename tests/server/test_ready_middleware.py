@@ -325,7 +325,7 @@ async def test_a_result_that_is_too_large_is_refused(revision: str) -> None:
     server = Server("test", middleware=[SizeLimit(1000)])
     server.add_tool(lambda size: size * "x", name="text")
     server.add_resource("text://{size}", lambda size: int(size) * "x", name="text")
-    told = r"the result has \d+ bytes, and at most 1000 are sent; ask for less"
+    told = r"the result has \d+ bytes, more than the limit of 1000; ask for less"
     async with client_of(server, revision) as client:
         assert text_of(await client.call_tool("text", {"size": 900})) == 900 * "x"
         result = await client.call_tool("text", {"size": 1000})

@@ -117,7 +117,7 @@ def test_keys_can_be_rotated() -> None:
         ([KEY, b"x" * 31], ValueError, "got 31"),
         ([], ValueError, "must not be empty"),
         ("x" * 32, TypeError, "got str"),
-        (["x" * 32], TypeError, "got a str"),
+        (["x" * 32], TypeError, "each key must be bytes, got str"),
         (7, TypeError, "got int"),
     ],
 )

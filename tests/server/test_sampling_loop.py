@@ -336,8 +336,8 @@ RESULT = {"type": "tool_result", "toolUseId": "u0", "content": []}
 ENDS: dict[str, tuple[dict[str, Any], list[Reply], int, str]] = {
     "only calls": ({}, [LOOK] * 3, 2, "gave no answer in 3 rounds"),
     "no valid answer": ({"result_type": int}, [said("five"), LOOK, LOOK], 1, "gave no answer in 3 rounds"),
-    "uses of a user": ({}, [LOOK | {"role": "user"}], 0, "the client's reply is not a model's"),
-    "results": ({}, [LOOK | {"content": [RESULT]}], 0, "the client's reply is not a model's"),
+    "uses of a user": ({}, [LOOK | {"role": "user"}], 0, "the client's reply can't come from a model"),
+    "results": ({}, [LOOK | {"content": [RESULT]}], 0, "the client's reply can't come from a model"),
     "too many at once": ({}, [uses(*[("look", {})] * 33)], 0, "called 33 tools at once; 32 is the limit"),
 }
 

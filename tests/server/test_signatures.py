@@ -162,7 +162,7 @@ def test_defaults_are_shown() -> None:
 def test_one_context_is_enough() -> None:
     def function(one: Context, two: Context) -> None: ...
 
-    with pytest.raises(TypeError, match="both 'one' and 'two' are a Context"):
+    with pytest.raises(TypeError, match="'one' and 'two' are both annotated with Context"):
         Server("test").add_tool(function)
 
 

@@ -40,7 +40,7 @@ async def called(
         return result, trio.current_time() - started
 
 
-GIVEN_UP = "the tool 'x' took longer than 5 s, and was given up"
+GIVEN_UP = "the tool 'x' took longer than 5 s and was cancelled"
 
 
 @both_eras
@@ -115,7 +115,7 @@ async def test_a_thread_is_abandoned() -> None:
         result, _ = await called(block, timeout=0.01)
     finally:
         release.set()
-    assert (result.text, result.is_error) == ("the tool 'x' took longer than 0.01 s, and was given up", True)
+    assert (result.text, result.is_error) == ("the tool 'x' took longer than 0.01 s and was cancelled", True)
 
 
 async def test_what_a_function_raises_in_time_is_its_own(autojump_clock: MockClock) -> None:

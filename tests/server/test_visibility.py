@@ -190,9 +190,9 @@ async def test_clients_are_told_of_what_changes_and_of_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("names", "how", "error", "text"),
     [
-        ((), {}, TypeError, "give names, or tags="),
-        (("secret",), {"tags": {"x"}}, TypeError, "give names, or tags="),
-        (({"secret"},), {}, TypeError, "give names, or tags="),
+        ((), {}, TypeError, "pass either names or tags="),
+        (("secret",), {"tags": {"x"}}, TypeError, "pass either names or tags="),
+        (({"secret"},), {}, TypeError, "pass either names or tags="),
         ((), {"tags": "x"}, TypeError, "tags must be a set of strings; write tags={'x'}"),
         ((), {"tags": {""}}, ValueError, "a tag"),
         (("secret", "sceret"), {}, KeyError, "there is no tool, resource or prompt named 'sceret'"),

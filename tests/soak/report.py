@@ -66,7 +66,8 @@ def unexpected(log: Path) -> list[str]:
     """
     entries = re.split(r"^(?=\d{4}-\d\d-\d\d )", log.read_text(errors="replace"), flags=re.MULTILINE)
     fair = re.compile(
-        r"the upstream server '\w+' did not respond to|the client closed the stream that the request was sent on"
+        r"the request '\S+' to the upstream server '\w+' failed"
+        r"|the client closed the stream that the request was sent on"
         r"|the client has sent no HTTP request for"
         r"|before the client has confirmed the handshake|^(ValueError: semaphore|KeyError: \d+|h2\.)",
         flags=re.MULTILINE,

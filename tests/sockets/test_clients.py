@@ -35,7 +35,7 @@ from trio_mcp.low_level import tcp_client, unix_client
         ("tcp://[::1", "is not a valid URL: Invalid IPv6 URL"),
         ("unix:", "must not be empty"),
         ("unix://host/path", "write unix:/PATH, without a host"),
-        ("unix:/" + "x" * 200, "may have at most"),
+        ("unix:/" + "x" * 200, "may be at most"),
         ("ftp://x", "there is no transport for ftp:// URLs; use one of http://, https://, "),
         ("no url", "'no url' is not a URL"),
     ],
@@ -48,10 +48,10 @@ def test_a_wrong_url_is_refused_before_anything_is_tried(url: str, error: str) -
 @pytest.mark.parametrize(
     ("arguments", "kind", "error"),
     [
-        (("unix:/x",), ValueError, "'unix:/x' is a Unix socket: use unix_client"),
+        (("unix:/x",), ValueError, "'unix:/x' is the URL of a Unix socket: use unix_client"),
         (("http://x",), ValueError, "must begin with tcp://, tls:// or unix:"),
         ((7,), TypeError, "must be a string, got int"),
-        (("tcp://127.0.0.1:1", ssl.create_default_context()), ValueError, "is without TLS: write tls://"),
+        (("tcp://127.0.0.1:1", ssl.create_default_context()), ValueError, "does not use TLS: write tls://"),
     ],
 )
 async def test_wrong_arguments(arguments: Any, kind: type[Exception], error: str) -> None:
@@ -88,16 +88,17 @@ async def test_nobody_listens(tmp_path: Path) -> None:
 async def test_tls_on_one_side_alone(tmp_path: Path) -> None:
     """Both errors say what to write instead."""
     async with served("tls", tmp_path) as it:
-        with pytest.raises(TransportError, match=r"is it full, or does it speak TLS\? \(Then write tls://127.0.0.1:"):
+        with pytest.raises(TransportError, match=r"limit, or does it speak TLS\? \(For TLS, write tls://127.0.0.1:"):
             async with Client(it.url.replace("tls:", "tcp:")):
                 pass
-        with pytest.raises(TransportError, match=r"the certificate of .* is not accepted: self-signed certificate"):
+        with pytest.raises(TransportError, match=r"the certificate of .* was not accepted: self-signed certificate"):
             async with Client(it.url):
                 pass
     async with served("tcp", tmp_path) as it:
         url = it.url.replace("tcp:", "tls:")
         with pytest.raises(
-            TransportError, match=r"the TLS handshake with .* failed: is it without TLS\? \(Then write tcp://127"
+            TransportError,
+            match=r"the TLS handshake with .* failed: does the server use TLS\? \(If not, write tcp://127",
         ):
             async with tcp_client(url, ssl_context=contexts(tmp_path)[1]):
                 pass
@@ -122,7 +123,7 @@ async def answering(data: bytes) -> AsyncIterator[str]:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak MCP: its first line begins with b'HTTP/1.1 400"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "does not speak MCP"),
-        (b"", "has closed the connection before it responded: is it full"),
+        (b"", "has closed the connection before it responded: is the server at its connection limit"),
         (b'{"jsonrpc":"2.0","method":"m"}\n', "has closed the connection$"),
     ],
 )

@@ -72,4 +72,7 @@ def test_a_socket_of_another_kind_is_one_clear_error(kind: str, handed: str, tmp
     listening, _ = bound(handed, tmp_path / "socket")
     with listening, started(listening, kind) as process:
         _, said = process.communicate("", timeout=20)
-    assert "OSError: [Errno 22] can't listen: the service manager has handed over a socket of another kind" in said
+    assert (
+        "OSError: [Errno 22] can't listen: the service manager has handed over a socket of the wrong address family"
+        in said
+    )

@@ -104,10 +104,10 @@ async def test_what_is_not_a_socket_is_left_alone(make: Any, tmp_path: Path) -> 
     ("path", "settings", "error"),
     [
         ("no/such/folder/mcp.sock", {}, "can't listen on .*/no/such/folder/mcp.sock: No such file or directory"),
-        ("x" * 200, {}, f"the path of a Unix socket may have at most {LONGEST_PATH} bytes"),
+        ("x" * 200, {}, f"the path of a Unix socket may be at most {LONGEST_PATH} bytes long"),
         ("", {}, "must not be empty"),
         ("a\0b", {}, "null character"),
-        (7, {}, "must be a path, got int"),
+        (7, {}, "must be a string or a path object, got int"),
         ("mcp.sock", {"mode": "600"}, "mode must be an integer, got '600'"),
         ("mcp.sock", {"mode": 600}, "mode must be from 0 to 511, got 600"),
         ("mcp.sock", {"host": "x"}, "unexpected keyword argument 'host'"),

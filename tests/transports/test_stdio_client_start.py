@@ -151,7 +151,7 @@ async def test_a_command_that_cannot_be_started_is_one_clear_error(make: Any, sa
         (("sh", ["a\0b"]), {}, ValueError, "args .*null character"),
         (("sh",), {"env": {"A": 1}}, TypeError, "env must map strings to strings"),
         (("sh",), {"env": ["A=1"]}, TypeError, "env must map strings to strings"),
-        (("sh",), {"env": {"A": "a\0b"}}, ValueError, "env .*null character"),
+        (("sh",), {"env": {"A": "a\0b"}}, ValueError, "env: the value of 'A' .*null character"),
         (("sh",), {"env": {"A=B": "c"}}, ValueError, "env .*'A=B'"),
         (("sh",), {"env": {"": "c"}}, ValueError, "env .*''"),
         (("sh",), {"cwd": 5}, TypeError, "cwd must be a path"),

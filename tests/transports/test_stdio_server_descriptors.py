@@ -251,4 +251,4 @@ def test_closed_standard_streams(closed: tuple[int, ...]) -> None:
         assert result.stdout == b'{"jsonrpc":"2.0","method":"m"}\n'
     else:
         name = "standard output" if closed == (1,) else "standard input"
-        assert said == [f"there is no {name} to serve: it is closed"] * 2
+        assert said == [f"can't serve over {name}: it is closed"] * 2

@@ -109,10 +109,10 @@ except SystemExit as exc:
 """
 
 STDIO = (
-    "trio_mcp has no stdio on win32, where trio.lowlevel.FdStream is missing: use HTTP, WebSocket or TCP instead, "
+    "trio_mcp can't use stdio on win32, where trio.lowlevel.FdStream is missing: use HTTP, WebSocket or TCP instead, "
     "such as server.run('http') and Client('http://127.0.0.1:8000/mcp')"
 )
-UNIX = f"Python has no Unix sockets on win32{STDIO[STDIO.index(':') :]}"
+UNIX = f"Python does not support Unix sockets on win32{STDIO[STDIO.index(':') :]}"
 
 SAID = f"""\
 http 2026-07-28 3 True

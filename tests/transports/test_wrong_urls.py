@@ -44,11 +44,11 @@ async def url_of(nursery: trio.Nursery, tls: Path) -> AsyncIterator[Callable[[st
 WRONG: tuple[tuple[str, str, type[TrioMcpError], str], ...] = (
     ("http", "https", Disconnected, "RemoteProtocolError: Server disconnected.*; does its URL begin with https://?"),
     ("https", "http", Disconnected, "SSL.*; does its URL begin with http://?"),
-    ("ws", "http", HttpError, "That of a server over HTTP begins with http:// or https://"),
+    ("ws", "http", HttpError, "The URL of a server over HTTP begins with http:// or https://"),
     ("wss", "http", TransportError, "SSL.*; does its URL begin with ws://?"),
-    ("ws", "https", TransportError, "did not respond to the handshake.*; does its URL begin with wss://?"),
-    ("http", "ws", TrioMcpError, "a client's URL begins with ws:// or wss://"),
-    ("tls", "http", TransportError, "is it without TLS"),
+    ("ws", "https", TransportError, "did not respond to the WebSocket handshake.*; does its URL begin with wss://?"),
+    ("http", "ws", TrioMcpError, "use a URL that begins with ws:// or wss://"),
+    ("tls", "http", TransportError, r"does the server use TLS\?"),
     *(
         (scheme, "none", TransportError, "Connection refused; is the server running?")
         for scheme in ("http", "ws", "tcp")

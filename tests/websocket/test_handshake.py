@@ -55,7 +55,7 @@ async def test_hosts_and_origins_are_admitted_as_over_http(
         (400, {"Content-Length": "3"}, b"not have a body"),
         (426, {"Sec-WebSocket-Version": "8"}, b"sec-websocket-version: 13"),
         (426, {"Sec-WebSocket-Version": ""}, b"sec-websocket-version: 13"),
-        (426, {"Upgrade": "", "Connection": "close"}, b"a proxy that passes on the fields upgrade"),
+        (426, {"Upgrade": "", "Connection": "close"}, b"which any proxy must pass on"),
     ],
 )
 async def test_a_handshake_that_is_not_of_mcp_is_refused(
@@ -152,7 +152,7 @@ OPEN = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: U
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"", "respond to the handshake of a WebSocket: it closed the connection; does its URL begin with wss://"),
+        (b"", "respond to the WebSocket handshake: it closed the connection; does its URL begin with wss://"),
         (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "is not a WebSocket of an MCP server"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "wss://"),
         (OPEN + b"Sec-WebSocket-Accept: wrong\r\n\r\n", "Bad accept token"),

@@ -1,4 +1,4 @@
-"""HTTP exchanges with servers that a peer names: under a URL policy, to checked addresses, limited in size and time."""
+"""Makes HTTP exchanges with servers that a peer names: only with allowed addresses, and limited in size and time."""
 
 from __future__ import annotations
 
@@ -72,12 +72,14 @@ class Network:
 class Fetcher:
     """Makes the HTTP exchanges of authorization flows.
 
-    A host name is resolved here, its addresses are checked, and the connection goes to one of the checked addresses, so
-    it makes no difference if the name resolves to others later. Behind a proxy, the proxy resolves names.
+    The fetcher itself resolves a host name and checks the addresses, and the connection goes to one of the checked
+    addresses, so it makes no difference if the name resolves to other addresses later. Behind a proxy, the proxy
+    resolves names.
 
     Args:
         trusted: The URL that the program configured: the MCP server's for a client, the issuer's for a resource server.
-            Other URLs may lead to addresses that are as local as its own (private, loopback), but not more so.
+            Other URLs may lead to addresses that are as local as those of this URL (private, loopback), but not to more
+            local ones.
         urls: Which URLs are allowed.
         network: The network to use; the real one by default.
     """
@@ -102,22 +104,23 @@ class Fetcher:
         Raises:
             AuthorizationError: If the exchange is refused, or fails.
         """
-        # Each URL is checked here, not once for a flow, so that the targets of redirections are checked, too.
+        # Each exchange checks its URL, rather than the flow once, so that the targets of redirections are checked, too.
         self._urls.check(url, self._trusted, fetch.step)
         try:
             proxy = self._network.proxy(url)
             addresses = await self._addresses(fetch.step, url, proxied=proxy is not None)
             return await self._through(fetch, url, proxy, addresses)
         except (OSError, ValueError, ImportError) as exc:
-            # The URL of a proxy may be malformed, or the proxy may need the package for SOCKS.
+            # A proxy's URL may be malformed (`ValueError`), or the proxy may need httpx's package for SOCKS
+            # (`ImportError`).
             raise _failed(fetch, url, f"{type(exc).__name__}: {exc}") from None
 
     async def _addresses(self, step: str, url: str, *, proxied: bool) -> Sequence[str | None]:
         """Return the addresses to connect to, all of them checked; None means the name itself, for a proxy."""
         host = urlsplit(url).hostname or ""
         try:
-            # A proxy resolves names itself. An address is resolved here even then, as there are many ways to write it
-            # (decimal, octal, short).
+            # A proxy resolves host names itself. But a numeric address is resolved in this process even behind a proxy,
+            # because there are many ways to write it (decimal, octal, short).
             found = await self._network.resolve(host, socket.AI_NUMERICHOST if proxied else 0)
         except (OSError, UnicodeError) as exc:
             if proxied:
@@ -135,13 +138,13 @@ class Fetcher:
                 allowed.append(address)
             except AuthorizationError as exc:
                 refusal = exc
-        # A name may have allowed and refused addresses; only the allowed ones are used.
+        # A host name may have both allowed and refused addresses; only the allowed ones are used.
         if refusal is not None and not allowed:
             raise refusal
         return allowed[:MAX_ADDRESSES]
 
     async def _addresses_nearby(self) -> list[str]:
-        # The name is resolved once: a server that rebinds it later gains nothing.
+        # The host name is resolved only once, so a server that rebinds the name later gains nothing.
         if self._near is None:
             try:
                 self._near = await self._network.resolve(urlsplit(self._trusted).hostname or "")
@@ -158,16 +161,17 @@ class Fetcher:
         except httpx.InvalidURL as exc:
             raise _failed(fetch, url, str(exc)) from None
         fields = {
-            # The request goes to an address, so this field has to carry the name.
+            # The URL of the request contains an address, so this field has to carry the host name.
             "Host": named.netloc.decode("ascii"),
             "User-Agent": f"trio-mcp/{__version__}",
             "Accept": JSON,
             **fetch.fields,
-            # A compressed body may expand to a thousand times its size before any limit on its length applies.
+            # No compression is accepted, because a compressed body may expand to a thousand times its size before any
+            # limit on its length applies.
             "Accept-Encoding": "identity",
             "Connection": "close",
         }
-        # The certificate has to be for the name, whichever address is used.
+        # The certificate has to be valid for the host name, whichever address is used.
         extensions = {
             "sni_hostname": named.raw_host.decode("ascii"),
             # Each address gets a share of the time, so that one that never responds leaves time for the next.
@@ -177,15 +181,16 @@ class Fetcher:
         for number, address in enumerate(addresses, 1):
             where = named if address is None else named.copy_with(host=address)
             request = httpx.Request(fetch.method, where, headers=fields, content=fetch.body, extensions=extensions)
-            # httpx would read its own stream with an async generator, which outlives a cancellation.
+            # The stream is replaced, because httpx would read its own with an async generator, which outlives a
+            # cancellation.
             request.stream = content(fetch.body, None)
             transport = self._network.transport(proxy)
             async with closing(transport.aclose):
                 try:
                     response = await transport.handle_async_request(request)
                 except failures as exc:
-                    # The next address is tried only if there was no connection: a request that was sent may have used
-                    # up a code or a refresh token.
+                    # The next address is tried only if no connection was made: a request that was sent may have used up
+                    # a code or a refresh token.
                     if number < len(addresses) and isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout)):
                         continue
                     raise AuthorizationError(fetch.step, str(disconnected(exc, target))) from None
@@ -208,19 +213,24 @@ class _Flow:
             with trio.move_on_after(seconds):
                 return await self._following(fetch)
         finally:
-            # A failed exchange counts, too, or a server could hold up a sign-in by failing slowly.
+            # The time of a failed exchange counts, too, or a server could hold up a sign-in by failing slowly.
             self._seconds = max(0.0, self._seconds - (trio.current_time() - began))
-        raise _failed(fetch, fetch.url, f"no complete response within {seconds:.0f} seconds")
+        raise _failed(fetch, fetch.url, f"no complete response arrived within {seconds:.0f} seconds")
 
     async def _following(self, fetch: Fetch) -> Fetched:
         url = fetch.url
         for _ in range(MAX_REDIRECTS + 1):
             self._exchanges += 1
             if self._exchanges > MAX_EXCHANGES:
-                raise _failed(fetch, url, f"not sent, since the flow has made {MAX_EXCHANGES} exchanges already")
+                raise _failed(
+                    fetch,
+                    url,
+                    f"the request was not sent, because {MAX_EXCHANGES} HTTP exchanges have been made already",
+                )
             found = await self._fetcher.exchange(fetch, url)
             location = found.headers.get("Location")
-            # A POST carries a code, a token or a secret, which must not be sent wherever the server points.
+            # Only a GET follows redirections: a POST carries a code, a token or a secret, which must not be sent
+            # wherever the server points.
             if fetch.method != "GET" or found.status not in _REDIRECTIONS or location is None:
                 return found
             url = _redirected(fetch, url, location)
@@ -259,7 +269,7 @@ def _redirected(fetch: Fetch, url: str, location: str) -> str:
         target = ""
     # After a redirection from https to http, anyone on the network could change the metadata.
     if not target or (url.lower().startswith("https:") and not target.lower().startswith("https:")):
-        raise _failed(fetch, url, f"redirected to {shown(location)}, which is not followed")
+        raise _failed(fetch, url, f"the redirection to {shown(location)} is not followed")
     return target
 
 
@@ -267,8 +277,8 @@ async def _read(fetch: Fetch, url: str, response: HttpResponse) -> Fetched:
     async with closing(response.aclose):
         coding = response.headers.get("Content-Encoding") or "identity"
         if coding.lower() != "identity":
-            raise _failed(fetch, url, f"the body of the response is encoded as {shown(coding)}, which was not accepted")
-        # Both fields together suggest response splitting or smuggling (RFC 9112, section 6.3).
+            raise _failed(fetch, url, f"the response is encoded as {shown(coding)}, which the request did not accept")
+        # Content-Length and Transfer-Encoding together suggest response splitting or smuggling (RFC 9112, section 6.3).
         if response.has_two_ends:
             raise _failed(fetch, url, "the response has both Content-Length and Transfer-Encoding")
         try:

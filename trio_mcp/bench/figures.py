@@ -24,14 +24,13 @@ BUCKETS: Final = 1100
 """The number of buckets in a histogram: they range from a microsecond to 48 minutes, longer than any call may take."""
 
 LEAST_CPU: Final = 0.1
-"""The least CPU time, in seconds, from which the time per call is computed (arbitrary): Linux counts hundredths."""
+"""The minimum CPU time, in seconds, from which the time per call is computed (arbitrary): Linux counts hundredths."""
 
 FLAT: Final = 1.10
 """A step with more calls in flight counts as flat if calls per second grow by less than this factor (arbitrary)."""
 
 MOST_KINDS: Final = 20
-"""How many kinds of errors are counted separately at most (arbitrary): the server may invent any number of error
-codes."""
+"""How many kinds of errors are counted separately (arbitrary): the server may invent any number of error codes."""
 
 
 class Latencies:
@@ -78,7 +77,7 @@ class Latencies:
         if not self.count:
             raise ValueError("there are no durations")
         rank = max(1, math.ceil(share * self.count))
-        # The shortest and the longest are known exactly, so the figures of very few durations are exact.
+        # The shortest and the longest duration are known exactly, so every quantile of one or two durations is exact.
         if rank in (1, self.count):
             return self._most if rank == self.count else self._least
         passed = 0
@@ -160,7 +159,7 @@ class Step:
         p99: The duration that 99 % of the successful calls do not exceed; None if none succeeded.
         worst: The longest duration of a successful call; None if none succeeded.
         seconds: The wall-clock time of the measurement, in seconds.
-        client_busy: The share of that time, from 0 to 1, in which the benchmark's own process used the CPU.
+        client_busy: The share of the wall-clock time, from 0 to 1, in which the benchmark's own process used the CPU.
         server_cpu: The CPU time of the server's processes per call, in seconds; None if not known or too little to
             tell.
         complete: Whether the step ran to its end: it was not interrupted, and the server was not lost.
@@ -211,8 +210,8 @@ class Step:
             worst=latencies.quantile(1.0) if latencies.count else None,
             seconds=whole.seconds,
             client_busy=min(whole.client_cpu / whole.seconds, 1.0) if whole.seconds > 0 else 0.0,
-            # The time is divided by the number of all calls: those that fail, or only warm up, take the server's time,
-            # too.
+            # The CPU time is divided by the number of all calls, because calls that fail, and those of the warm-up, use
+            # it as well.
             server_cpu=cpu / whole.made if None not in server and cpu >= LEAST_CPU else None,
             complete=all(each.complete for each in samples),
             cut=any(each.cut for each in samples),
@@ -257,8 +256,8 @@ class Ratio:
     @property
     def within_noise(self) -> bool:
         """Whether the pairs disagree about which server has the greater figure, or are too few to tell."""
-        # All n pairs of two equal servers agree by chance in one of 2**(n-1) cases: with fewer than six pairs, that is
-        # at least 6 %.
+        # If two servers are equally fast, all n pairs agree by chance in one of 2**(n-1) cases: with fewer than six
+        # pairs, that is at least 6 %.
         return self.low <= 1 <= self.high or self.pairs < 6
 
 

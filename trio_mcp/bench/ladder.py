@@ -1,4 +1,4 @@
-"""The measurement: calls in a closed loop, with more of them in flight in each step.
+"""Measures servers: makes calls in a closed loop, with more calls in flight in each step.
 
 In a closed loop each worker makes its next call when its last one has ended, so as many calls as there are workers are
 in flight all the time.
@@ -46,7 +46,7 @@ MOST_SILENT: Final = 3
 stuck (arbitrary)."""
 
 LONGEST_TEXT: Final = 200
-"""The longest text of an error that is kept, in characters; longer ones are shortened (arbitrary)."""
+"""The maximum length of the text of an error, in characters (arbitrary); longer texts are shortened."""
 
 QUESTIONS: Final = ("elicitation/create", "sampling/createMessage")
 """The requests by which a server of the legacy era asks a person or a model for input."""
@@ -55,7 +55,7 @@ ASKS: Final = "asks for input"
 """The kind of failure for calls during which the server asks for input that a program can't give."""
 
 BETWEEN: Final = 0.1
-"""The least time between two progress reports, in seconds (arbitrary)."""
+"""The minimum time between two progress reports, in seconds (arbitrary)."""
 
 
 @attrs.frozen
@@ -85,7 +85,7 @@ class Side:
         lost: How many calls in a row have failed because of the transport.
         error: The last failure of the transport.
         silent: How many calls in a row have got no response in time.
-        asked: Whether the server has asked for input since this was last set to false.
+        asked: Whether the server has asked for input since this attribute was last set to false.
     """
 
     client: Client
@@ -110,7 +110,7 @@ class Side:
 
 @attrs.frozen
 class _Failure:
-    """Why a call failed: the kind, which many calls share, and the text of this one."""
+    """Why a call failed: the kind of the failure, which many calls share, and the text of this failure."""
 
     kind: str
     text: str
@@ -129,7 +129,7 @@ class Bench:
         sides: The servers.
         plan: The calls to make; tools that can't be measured are dropped from it.
         terms: The bounds.
-        ended: How the benchmark ended; ``"interrupted"`` until then, which is right if the run is cancelled.
+        ended: How the benchmark ended; ``"interrupted"`` until then, and still if the run is cancelled.
         error: The last error of the transport, if the server was lost.
         texts: The text of the first failure of each kind.
     """
@@ -168,7 +168,7 @@ class Bench:
     # --- the trial ---------------------------------------------------------------------------------------------------
 
     async def _try(self) -> Ended | None:
-        """Make each call once, one after the other, and drop those that fail; return why this ended early, or None."""
+        """Make each call once, one by one, and drop those that fail; return how the benchmark ended, or None."""
         good: list[ToolCall] = []
         failures: dict[str, str] = {}
         for call in [*self.plan.calls]:
@@ -187,7 +187,7 @@ class Bench:
                 failures.setdefault(call.tool, found[0].text or found[0].kind)
         for tool in self.plan.tools:
             if not any(call.tool == tool for call in good):
-                self.plan.drop(tool, f"each call of it fails, the first with: {failures[tool]}")
+                self.plan.drop(tool, f"each of its calls failed, the first with: {failures[tool]}")
         # `good` may still contain calls of a tool that was found to ask for input only later.
         self.plan.calls = [call for call in good if call in self.plan.calls]
         if self.plan.calls:
@@ -198,8 +198,8 @@ class Bench:
     async def _tried(self, side: Side, call: ToolCall) -> _Failure | None:
         side.asked = False
         failure = await self._call(side, call)
-        # Calls are made one at a time, so a question belongs to this call. A tool that copes with a refusal is not
-        # measured either: it would do less than it does for other clients.
+        # Calls are made one at a time, so if the server has asked for input, it did so for this call. Even a tool that
+        # succeeds without the input is not measured, because it would do less than it does for other clients.
         return _Failure(ASKS, "") if side.asked else failure
 
     def _drop_asking(self, tool: str) -> None:
@@ -208,10 +208,10 @@ class Bench:
     # --- the ladder --------------------------------------------------------------------------------------------------
 
     async def _climb(self) -> Ended | None:
-        """Take one step after another, each with more calls in flight; return why this ended early, or None."""
+        """Take one step after another, each with more calls in flight; return why the steps ended early, or None."""
         for number, in_flight in enumerate(self.terms.ladder):
-            # A fast server must not use up all remaining calls in one step, so this step and those that follow share
-            # them.
+            # A fast server must not use up all remaining calls in one step, so they are divided among this step and
+            # those that follow.
             left = self.terms.max_calls - max(side.made for side in self.sides)
             most = left // (len(self.terms.ladder) - number) // self.rounds
             if most < in_flight:
@@ -235,7 +235,7 @@ class Bench:
 
     async def _sample(self, side: Side, in_flight: int, most: int) -> None:
         """Take one sample: keep calls in flight for some time, and then wait for those that have begun."""
-        # The sample is listed before it is taken: if it is interrupted, its calls until then count.
+        # The sample is added to the list before it is taken, so that its calls count even if it is interrupted.
         sample = Sample(in_flight)
         side.steps[-1].append(sample)
         # Every sample begins with the same call, so that both servers get the same calls.
@@ -250,7 +250,7 @@ class Bench:
             sample.cut = side.made >= limit
             self._done += 1
         finally:
-            # These figures are taken even if the sample is cancelled, because it is reported then, too.
+            # The figures are recorded even if the sample is cancelled, because a cancelled sample is reported, too.
             sample.seconds = time.perf_counter() - clock
             sample.client_cpu = time.process_time() - ours
             after = cpu_seconds(side.processes)
@@ -260,12 +260,13 @@ class Bench:
         """Make one call after another: some to warm up, then those that count."""
         began = last = trio.current_time()
         # There is no pause between the warm-up and the calls that count: after a pause, the first calls would find the
-        # server without a queue. Either part ends by its time, or by its share of the calls if these are few.
+        # server without a queue. Each of these two parts ends when its time is over, or earlier if its share of the
+        # calls is used up.
         warm = began + WARM_UP * self.terms.seconds / self.rounds
         cold = int(most * WARM_UP / (1 + WARM_UP))
         end = warm + self.terms.seconds / self.rounds
         counted = False
-        # At least one call counts, however long it takes.
+        # Time alone does not end the loop before at least one call has counted, however long that takes.
         while (last < end or not counted) and side.made < limit and self._stopped is None:
             call = self.plan.calls[self._turn % len(self.plan.calls)]
             self._turn += 1
@@ -287,8 +288,8 @@ class Bench:
 
     def _failed(self, side: Side, sample: Sample, call: ToolCall, failure: _Failure, scope: trio.CancelScope) -> None:
         if side.asked:
-            # In the legacy era the question is a separate request. It most likely belonged to the call that fails next,
-            # which is this one.
+            # In the legacy era a server asks for input with a separate request, which names no call. Most likely the
+            # request belonged to the call that fails next, which is the current call.
             side.asked, failure = False, _Failure(ASKS, failure.text)
         sample.failed(failure.kind)
         if len(self.texts) < MOST_KINDS:
@@ -314,8 +315,8 @@ class Bench:
                 call.tool, call.arguments, timeout=self.terms.timeout, reset_on_progress=False
             )
         except TrioMcpError as exc:
-            # A call that raises may not have passed a checkpoint: on a lost session the workers would let no other task
-            # run.
+            # A failed call may not have passed a checkpoint, so each failure is followed by one: otherwise, the workers
+            # would let no other task run once the session is lost.
             await trio.lowlevel.checkpoint()
             side.silent = side.silent + 1 if isinstance(exc, RequestTimeout) else 0
             side.lost = side.lost + 1 if isinstance(exc, TransportError) else 0
@@ -355,5 +356,5 @@ def _in_short(error: ErrorT) -> ErrorT | ProcessExited:
 
 
 def _text(text: str) -> str:
-    # The text is cut before it is split: it may be as long as a message.
+    # The text is cut before it is split into words, because it may be as long as a whole message.
     return shorten(" ".join(text[: 4 * LONGEST_TEXT].split()), LONGEST_TEXT)

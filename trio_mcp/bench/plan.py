@@ -1,4 +1,4 @@
-"""The plan of a benchmark: the tools to call, their arguments, and the bounds of the benchmark."""
+"""Plan a benchmark: its bounds, the tools to call, and their arguments."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from trio_mcp.types.tools import Tool
 __all__ = ["LONGEST_NAME", "BenchTerms", "NamedTool", "Plan", "ToolCall", "choose", "shown_names"]
 
 MOST_TOOLS: Final = 20
-"""How many tools are called at most if the user names none (arbitrary): with more, each would be called too rarely for
-useful figures."""
+"""How many tools are called at most if the user names none (arbitrary): with more tools, each would be called too
+rarely for useful figures."""
 
 SETS: Final = 8
 """How many sets of arguments are generated for a tool (arbitrary): with only one, a server that caches its last result
@@ -86,7 +86,7 @@ class Plan:
     """The calls of a benchmark, which are made in turn.
 
     Attributes:
-        calls: The calls.
+        calls: The calls to make, each with a tool and its arguments.
         writing: The names of the called tools that are not annotated as read-only.
         notes: Facts that the user must know: which tools are not called, and why.
     """
@@ -101,7 +101,7 @@ class Plan:
         return list(dict.fromkeys(call.tool for call in self.calls))
 
     def drop(self, tool: str, why: str) -> None:
-        """Stop calling a tool, and note the reason."""
+        """Remove a tool's calls from the plan, and note the reason."""
         if tool in self.tools:
             self.calls = [call for call in self.calls if call.tool != tool]
             self.notes.append(f"the tool {shown_names([tool])!r} is not called any more: {why}")

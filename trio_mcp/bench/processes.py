@@ -1,4 +1,4 @@
-"""The CPU time of servers that are child processes, read from ``/proc``, which only Linux has (proc(5))."""
+"""Measure the CPU time of child processes that are servers, from ``/proc``, which only Linux has (proc(5))."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def children() -> frozenset[int]:
 
 
 def cpu_seconds(leaders: Collection[int]) -> float | None:
-    """Return the total CPU time of process groups in seconds; None if they have no processes.
+    """Return the total CPU time of process groups in seconds, or None if they have no processes.
 
     Args:
         leaders: The process ids of the group leaders: each server over stdio leads a group of its own.
@@ -43,9 +43,10 @@ def _processes() -> Iterator[_Process]:
     for folder in PROC.glob("[0-9]*"):
         try:
             text = (folder / "stat").read_text(errors="replace")
-        except OSError:  # the process has ended meanwhile
+        except OSError:  # the process has ended since it was listed
             continue
-        # The fields follow the name, which is in parentheses and may contain anything, parentheses included.
+        # The other fields follow the process's name, which is in parentheses and may contain anything, even
+        # parentheses.
         fields = text.rpartition(")")[2].split()
         # The CPU time includes that of the children for which the process has waited: utime, stime, cutime, cstime.
         yield _Process(int(folder.name), int(fields[1]), int(fields[2]), sum(map(int, fields[11:15])))

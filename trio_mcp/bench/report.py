@@ -1,4 +1,4 @@
-"""The result of a benchmark as plain data, as JSON, and in the sentences that all formats of the report share."""
+"""Turn the result of a benchmark into plain data, JSON, and the sentences that all formats of the report share."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ VERSION: Final = 1
 """The version of the JSON format, incremented when the meaning of a member changes."""
 
 BUSY: Final = 0.9
-"""If the client's process is busy for at least this share of the time, it may be what limits a figure (arbitrary)."""
+"""If the client's process is busy for at least this share of the time, it may be the client that limits a figure
+(arbitrary)."""
 
 MOST_ERRORS: Final = 0.1
 """The share of failed calls above which the figures of a step no longer show how the server scales (arbitrary)."""
 
 ENDINGS: Final[Mapping[Ended, str]] = {
     "complete": "All steps were measured.",
-    "calls": "The number of calls was used up (--max-calls); the last steps are missing.",
-    "time": "The time was up (--max-time); this is what was measured until then.",
-    "interrupted": "It was interrupted; this is what was measured until then.",
-    "lost": "The server was lost; this is what was measured until then.",
+    "calls": "The maximum number of calls was made (--max-calls); the last steps are missing.",
+    "time": "The time limit was reached (--max-time); this is what was measured until then.",
+    "interrupted": "The benchmark was interrupted; this is what was measured until then.",
+    "lost": "The connection to the server was lost; this is what was measured until then.",
     "stuck": "The server stopped responding in the last step, so no further step was made.",
     "failing": "No call of the last step succeeded, so no further step was made.",
     "no tools": "No tool is left that can be measured.",
@@ -49,7 +50,7 @@ ENDINGS: Final[Mapping[Ended, str]] = {
 
 @attrs.frozen
 class ToolFigures:
-    """A tool, and its figures in the first step, where it competes with the fewest other calls.
+    """A tool, and its figures in the first step, where the tool's calls compete with the fewest other calls.
 
     Attributes:
         name: The name of the tool.
@@ -84,10 +85,10 @@ class Measured:
     def bends(self) -> str:
         """A sentence that says from which step on more calls in flight no longer bring more calls per second.
 
-        It is empty with fewer than two steps. The first step in which many calls fail, and all steps after it, are
-        ignored.
+        The sentence is empty if there are fewer than two steps. The first step in which many calls fail, and all steps
+        after it, are ignored.
         """
-        # Failed calls may be quick, or take time from successful ones: from the first step with many failures, the
+        # Failed calls may be quick, or take time from successful ones: from the first step with many failures on, the
         # figures no longer describe the same work.
         failing = next((step for step in self.steps if step.error_share > MOST_ERRORS), None)
         steps = [*itertools.takewhile(lambda step: step is not failing, self.steps)]
@@ -98,18 +99,22 @@ class Measured:
             else f"; with {failing.in_flight} in flight, {failing.error_share:.0%} of the calls fail"
         )
         if len(steps) < 2:
-            return f"Whether it bends can't be said{beyond}." if failing is not None and len(self.steps) > 1 else ""
+            return (
+                f"Whether the throughput curve bends can't be said{beyond}."
+                if failing is not None and len(self.steps) > 1
+                else ""
+            )
         at = bend(steps)
         if at is None:
             busy = f"; {_busy(steps[-1])}" if steps[-1].client_busy >= BUSY else ""
-            return f"It does not bend up to {steps[-1].in_flight} in flight{beyond}{busy}."
+            return f"The throughput curve does not bend up to {steps[-1].in_flight} in flight{beyond}{busy}."
         here, there = steps[at], steps[at + 1]
         assert here.p50 is not None
         assert there.p50 is not None
         change = there.rate / here.rate - 1
         text = (
-            f"It bends after {here.in_flight} in flight: {there.in_flight} give {change:+.0%} calls a second, and the"
-            f" median call takes {there.p50 / here.p50:.1f} times as long"
+            f"The throughput curve bends after {here.in_flight} in flight: {there.in_flight} give {change:+.0%} calls"
+            f" a second, and the median call takes {there.p50 / here.p50:.1f} times as long"
         )
         limited = next((step for step in (there, here) if step.client_busy >= BUSY), None)
         return f"{text}." if limited is None else f"{text}; but {_busy(limited)}."
@@ -167,7 +172,7 @@ def report_of(bench: Bench, servers: Sequence[Measured]) -> BenchReport:
         bench: The benchmark, which has ended.
         servers: The servers that were measured, still without figures.
     """
-    # Samples without a single call, as after an interruption, are left out.
+    # Samples without a single call, which an interruption may leave behind, are left out.
     steps = [[taken for samples in side.steps if (taken := _with_calls(samples))] for side in bench.sides]
     ratios = [
         ratio

@@ -1,4 +1,4 @@
-"""The report of a benchmark for a terminal: the figures of each step, and what they mean."""
+"""Format the report of a benchmark for a terminal: the figures of each step, and what the figures mean."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def ratio_cells(ratios: Sequence[Ratio]) -> list[tuple[str, ...]]:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Format a duration in milliseconds, to three digits or to the microsecond; a missing one is shown as a dot."""
+    """Format a duration in milliseconds, to three digits or to the microsecond; return a dot if it is missing."""
     if seconds is None:
         return "·"
     value = seconds * 1000

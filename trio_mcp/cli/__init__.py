@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(options.command, "the current folder has been deleted; change to another one", FAILED, False)
     try:
         status = _command(options.command)(options)
-        # The output is flushed here, so that a closed pipe or a full disk is noticed now rather than as the interpreter
-        # exits.
+        # The output is flushed before the interpreter exits, so that the errors for a closed pipe and a full disk can
+        # still be handled.
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -45,8 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrioMcpError as exc:
         status = exit_of(exc)
         return _complain(options.command, str(exc), status, status == USAGE)
-    except OSError as exc:  # this comes after our own errors, because some of those are an OSError, too (TimeoutError)
-        # Only a full or broken disk is expected here: any other OSError is a bug, whose traceback should be seen.
+    except OSError as exc:  # this clause is last, as some of our errors are OSErrors, too (TimeoutError)
+        # Only an error from a full or broken disk is handled: any other OSError is a bug, whose traceback should be
+        # seen.
         if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
         _drop_output()
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
     """Return the function that runs a command."""
-    # The modules are imported late: `--help` and completion need none of them.
+    # Each command's module is imported only when that command runs, so that `--help` and `completion` start fast.
     match name:
         case "run":
             from trio_mcp.cli.run import run
@@ -93,7 +94,8 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
 
 def _drop_output() -> None:
     """Redirect standard output to the null device."""
-    # The interpreter flushes standard output once more on exit, and would complain on standard error, with status 120.
+    # On exit, the interpreter flushes standard output once more. If that flush failed, the interpreter would complain
+    # on standard error and exit with status 120.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""Answers given on the command line: ``--answer NAME=VALUE`` for the fields of a server's forms."""
+"""Fill in a server's forms with the answers given on the command line: ``--answer NAME=VALUE`` for each field."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class FilledForm:
         content: The values of fields.
         problems: Name of a field -> why the value given for it is invalid.
         missing: The required fields that have neither a given value nor a default.
-        agreed: Whether the command line gives a value for this form, or agrees to it: then the form may be sent, if
-            nothing is wrong or missing.
+        agreed: Whether the command line gives a value for this form, or agrees to the form: then the form may be sent,
+            unless a value is invalid or missing.
     """
 
     content: dict[str, Any]
@@ -39,7 +39,7 @@ class FilledForm:
 
 
 class Given:
-    """The answers given on the command line: each is for the field of its name, in every form that has this field.
+    """The answers given on the command line: each applies to every form with a field of the same name.
 
     Args:
         pairs: The name of a field and the text for it; a name may be repeated, to give a list item by item.
@@ -56,13 +56,13 @@ class Given:
 
     @property
     def unused(self) -> list[str]:
-        """The names given on the command line that no form so far has had as a field."""
+        """The names given on the command line that no field has had in any form so far."""
         return [name for name in self._texts if name not in self._used]
 
     def fill(self, schema: Mapping[str, Any]) -> FilledForm:
         """Fill in a form; each value is read and checked against the schema of its field.
 
-        The name `AGREE` sends a form as it is: with its defaults, or without fields.
+        An answer named `AGREE` sends a form as it is: with the defaults of its fields, or empty if it has no fields.
         """
         fields = schema.get("properties") or {}
         agreed = [text.lower() for text in self._texts.get(AGREE, ()) if AGREE not in fields]
@@ -96,7 +96,7 @@ def choices_of(field: Mapping[str, Any]) -> dict[str, str]:
         return {each["const"]: str(each.get("title", each["const"])) for each in options}
     listed, names = source.get("enum"), source.get("enumNames")
     values = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
-    # `enumNames` is the older form of the titles; a list of another length can't be matched to the values.
+    # `enumNames` is the older form of the titles; if there are more or fewer titles than values, they can't be matched.
     titles = names if isinstance(names, list) and len(names) == len(values) else values
     return dict(zip(values, map(str, titles), strict=True))
 
@@ -120,7 +120,8 @@ def read_field(name: str, texts: Sequence[str], field: Mapping[str, Any]) -> Any
     except SchemaError as exc:
         problem = str(exc)
     if problem is not None:
-        # The place in the form is left out, because this form has only one field.
+        # The problem begins with the path to the field. The path is removed, because the message already begins with
+        # the field's name.
         raise Exit(f"{name}: {problem.removeprefix(f'[{name!r}]: ')}")
     return value
 
@@ -135,7 +136,7 @@ def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, 
             return text.lower() in YES
         if text.lower() not in ("true", "false"):
             raise Exit(f"{name}: must be y or n; got {text!r}")
-    # A form is flat and has no references, so an empty root will do (`client/elicitation`, Requested Schema).
+    # A form is flat and has no references, so an empty root schema is enough (`client/elicitation`, Requested Schema).
     return value_of(name, text, field, {})
 
 
@@ -144,7 +145,7 @@ def _chosen(name: str, text: str, choices: Mapping[str, str]) -> str:
     values = list(choices)
     if text in choices:
         return text
-    # Only six digits are read, because int() takes quadratic time for a long text.
+    # Only the first six digits are read, because int() takes quadratic time for a long text.
     if text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= len(values):
         return values[int(text[:6]) - 1]
     found = [value for value, title in choices.items() if title.lower() == text.lower()]

@@ -14,13 +14,14 @@ from trio_mcp.cli.exits import Exit
 
 __all__ = ["accepted", "as_json_object", "as_whole", "check_form", "followed", "from_words", "value_of"]
 
-# An arbitrary choice: plenty for a real field, and quickly reached by a hostile one.
+# The limit is arbitrary: more subschemas than any real field needs, and few enough that a hostile schema costs little
+# time.
 MAX_PARTS = 200
 """How many subschemas are visited at most for one field: the server's schema may be circular or huge."""
 
-# The name is as short as possible, so that the first `=` ends it and the value may contain others.
+# The name matches as little as possible, so that the first `=` ends the name; the value may contain further `=`.
 WORD = re.compile(r"(?P<name>.+?)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
-INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")  # int() refuses more than 4300 digits
+INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")  # int() refuses a number of more than 4300 digits
 NO_VALUE = object()  # None represents the value null
 
 
@@ -44,7 +45,7 @@ def as_whole(words: Sequence[str]) -> dict[str, Any] | None:
     Raises:
         Exit: If the text is not a JSON object, or the words are malformed.
     """
-    # In practice no argument's name begins with a brace, so a single word that does is the JSON text.
+    # In practice no argument's name begins with a brace, so a single word that does is taken to be JSON.
     if len(words) == 1 and (words[0] == "-" or words[0].lstrip().startswith("{")):
         return as_json_object(sys.stdin.read() if words[0] == "-" else words[0])
     check_form(words)
@@ -95,7 +96,7 @@ def _parts(word: str) -> tuple[str, bool, str]:
 
 
 def _check_name(name: str, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    # The schema may allow names that it does not list; the server checks those.
+    # The schema may allow names that it does not list. Such names are accepted, because the server checks them.
     if name in fields or schema.get("additionalProperties") or "patternProperties" in schema:
         return
     hint = did_you_mean(name, fields) or f"; the arguments are: {', '.join(fields) or 'none'}."
@@ -112,7 +113,7 @@ def _json(name: str, text: str) -> Any:
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")  # NaN and Infinity, which Python's parser accepts
+    raise ValueError(f"{name} is not JSON")  # the name is NaN or Infinity: Python's parser would accept both
 
 
 def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
@@ -133,7 +134,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
         if kind in types and (value := read(text)) is not NO_VALUE:
             return value
     if "array" in types:
-        # An array of arrays is not read item by item; the text of an inner array is passed on as it is.
+        # In an array of arrays, the text of an inner array is not read: the text itself becomes the item.
         return [text if "array" in accepted(items, root)[0] else value_of(name, text, items, root)]
     if "string" in types:
         return text
@@ -149,7 +150,8 @@ def accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[A
     items: Any = True
     choices: list[Any] = []
     waiting = [field]
-    # The list grows while it is read, which visits the parts breadth first; the limit is for circular references.
+    # The list grows while the loop runs, so the parts are visited breadth first. The limit is needed because references
+    # may be circular.
     for part in itertools.islice(waiting, MAX_PARTS):
         if not isinstance(part, dict):
             continue
@@ -163,18 +165,18 @@ def accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[A
             named = part.get("type")
             types |= {each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)}
             items = part.get("items", items)
-            # `allOf` is treated like the others: every type that a part names is tried, and the server validates the
-            # value in the end.
+            # `allOf` is treated like `anyOf` and `oneOf`: every type that a part names is tried, and the server
+            # validates the value in the end.
             for alternatives in (part.get("anyOf"), part.get("oneOf"), part.get("allOf")):
                 waiting += alternatives if isinstance(alternatives, list) else []
     return types, items, choices
 
 
 def followed(reference: str, root: Mapping[str, Any]) -> Any:
-    """Follow a reference within the schema (RFC 6901); return True, which allows any value, if it leads nowhere."""
+    """Follow a reference within the schema (RFC 6901); one that leads nowhere gives True, which allows any value."""
     found: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")  # in this order, because "~01" represents "~1"
+        key = step.replace("~1", "/").replace("~0", "~")  # "~1" is replaced first, as "~01" represents "~1"
         if not isinstance(found, Mapping) or key not in found:
             return True
         found = found[key]

@@ -27,7 +27,7 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.stdio.parameters import StdioServerParameters
 
 if TYPE_CHECKING:
-    # These are imported late, because they need an extra.
+    # At run time, these modules are imported only where they are used, because they need an extra.
     from trio_mcp.bench.ladder import Bench, BenchProgress
     from trio_mcp.bench.plan import BenchTerms, Plan
     from trio_mcp.bench.report import BenchReport, Measured
@@ -42,14 +42,14 @@ TIMEOUT_OF_A_CALL = 10.0
 def run(options: argparse.Namespace) -> int:
     """Measure the target; return a status that says whether all calls succeeded."""
     needs_kit()
-    # Errors in the command line are reported before a server is started.
+    # The command line is checked first, so that errors in it are reported before a server is started.
     words = [(name, as_whole(given), given) for name, *given in options.tool]
     for path in (options.json, options.html):
         if path not in (None, "-"):
             check_writable(path)
     lines = [options]
     if options.compare is not None:
-        # The options of the connection apply to both servers.
+        # The connection options apply to both servers.
         other = vars(options) | {"target": options.compare, "process": None, "file_arguments": []}
         lines.append(argparse.Namespace(**other))
     targets = [target_of(line) for line in lines]
@@ -63,14 +63,14 @@ def run(options: argparse.Namespace) -> int:
     _write(report, options)
     status = interruption or measuring.status(report)
     if options.json == "-" and status not in (OK, INTERRUPTED, TERMINATED):
-        # Standard output is for a program, so the user learns of the problem on standard error.
+        # With `--json -` a program reads standard output, so standard error tells the user how the benchmark ended.
         raise Exit(report.ending, status, hint=False)
     return status
 
 
 @attrs.define(eq=False)
 class _Measuring:
-    """A benchmark, from connecting to the report.
+    """Runs a benchmark, from connecting to the report.
 
     Args:
         lines: The parsed command line, once for each server.
@@ -88,8 +88,9 @@ class _Measuring:
     _servers: list[Measured] = attrs.field(factory=list, init=False)
 
     async def until(self, stop: trio.Event) -> None:
-        """Connect and measure, until everything is measured or ``stop`` is set."""
-        # A cancellation also ends the connections at once; the measurements are kept in this object.
+        """Connect to the servers and measure them, until all steps are done or ``stop`` is set."""
+        # Setting ``stop`` cancels the measuring, which also ends the connections at once. What has been measured by
+        # then is not lost, because this object keeps it.
         await until_stopped(stop.wait, self._measure)
 
     async def _measure(self) -> None:
@@ -98,7 +99,7 @@ class _Measuring:
         from trio_mcp.bench.processes import children
 
         options = self._lines[0]
-        # This default is not put into the options, where it would also limit the time for connecting.
+        # The default timeout of a call is not put into the options, where it would also limit the time for connecting.
         timeout = TIMEOUT_OF_A_CALL if options.timeout is None else options.timeout
         terms = BenchTerms(options.ladder, options.seconds, options.max_calls, options.max_time, timeout, options.seed)
         async with contextlib.AsyncExitStack() as stack:
@@ -138,14 +139,14 @@ class _Measuring:
             self._bar.draw(progress.done, progress.of, progress.doing)
 
     def report(self) -> BenchReport | None:
-        """Return the report; None if measuring has not begun."""
+        """Return the report, or None if measuring has not begun."""
         from trio_mcp.bench.report import report_of
 
         if self._bench is None:
             return None
         report = report_of(self._bench, self._servers)
         if self._bench.error is not None and not any(server.steps for server in report.servers):
-            # There is nothing to show, so this ends like any other command that can't reach its server.
+            # Nothing was measured, so the command ends like any other that can't reach its server.
             raise self._bench.error
         return report
 

@@ -26,7 +26,7 @@ from trio_mcp.cli.text import clean, clean_line
 from trio_mcp.errors import TrioMcpError
 
 if TYPE_CHECKING:
-    # These are imported late, because they need an extra.
+    # At run time, these modules are imported only where they are used, because they need an extra.
     from trio_mcp.conformance.outcomes import CheckReport, Preview, Progress
 
 __all__ = ["needs_kit", "run", "runnable", "shown_name"]
@@ -34,7 +34,7 @@ __all__ = ["needs_kit", "run", "runnable", "shown_name"]
 STARTING = 2.0
 """How many seconds the program may take to start and to end, in addition to the time for the check (arbitrary)."""
 
-EXTRA = 'this needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"'
+EXTRA = 'this command needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"'
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
             print(_plan(found, settings), end="")
         return interruption
     files = _Files(options)
-    # On a machine so busy that the imports alone take long, the check must be shorter, as users rely on the time that
-    # they set. Starting and ending the interpreter takes as long again.
+    # On a machine so busy that even the imports are slow, the check is shortened, because users rely on the time that
+    # they set. The delay is doubled, because starting and ending the interpreter takes about as long as the imports.
     late = max(0.0, 2 * (clock.perf_counter() - began) - STARTING)
     seconds = settings["time"]
     settings |= {"time": max(seconds - late, seconds / 2), "baseline": baseline}
@@ -64,10 +64,13 @@ def run(options: argparse.Namespace) -> int:
     # The report is flushed, so that it comes before any text on standard error if both go to one file.
     print(json_text(report) if options.json else table(report), end="", flush=True)
     for outcome in report.outcomes:
-        # Only rules that held are named: a rule that was not put to the test may still be broken, so its line may still
-        # be needed. This goes to standard error, as standard output is for the report.
+        # Only rules that held are reported: a rule that was not tested may still be broken, so its line in the baseline
+        # may still be needed. The text goes to standard error, because standard output is for the report.
         if outcome.rule.id in baseline and outcome.status == "held":
-            print(f"{outcome.rule.id} is in the baseline, but holds now", file=sys.stderr)
+            print(
+                f"{outcome.rule.id} is in the baseline, but held this time: its line can be removed from the baseline",
+                file=sys.stderr,
+            )
     files.write(report)
     return interruption or report.status
 
@@ -78,7 +81,7 @@ def needs_kit() -> None:
     Raises:
         Exit: If Hypothesis is not installed.
     """
-    # By default Hypothesis would keep its files in the current directory.
+    # By default Hypothesis would keep its files in the current directory, so it is given a folder in the user's cache.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trio-mcp" / "hypothesis"
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache))
     try:
@@ -90,7 +93,7 @@ def needs_kit() -> None:
 def shown_name(options: argparse.Namespace) -> str:
     """Return the target as the user wrote it, without secrets; empty for a URL, since reports show URLs themselves."""
     if options.process is not None:
-        # The folder of the program is left out: it depends on the user's machine, not on the target.
+        # The program's folder is left out, because it depends on the user's machine rather than on the target.
         return mask_words([Path(options.process[0]).name, *options.process[1:]])
     return "" if "://" in options.target else mask_words([options.target])
 
@@ -98,8 +101,8 @@ def shown_name(options: argparse.Namespace) -> str:
 @contextlib.contextmanager
 def runnable() -> Iterator[None]:
     """Turn errors that prevent a check of the target into an `Exit` with status 2."""
-    # All such errors have one status: whether the target is unreachable, silent or speaks another protocol, it was not
-    # checked.
+    # All errors lead to the same status: a target that is unreachable, does not respond or speaks another protocol was
+    # not checked.
     try:
         yield
     except (TrioMcpError, ValueError, OSError) as exc:
@@ -137,10 +140,11 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
             raise Exit("a client is given as the command that starts it: check --client -- COMMAND")
         for name in ("allow_writes", "tool", "header", "env", "auth", "rate"):
             if getattr(options, name):
-                raise Exit(f"--{name.replace('_', '-')} is for servers")
+                raise Exit(f"--{name.replace('_', '-')} is for checks of servers, not of clients")
     else:
         given |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
-    # Options that are not given have the defaults of the kind, which differ between clients and servers.
+    # Options that are not given get their defaults from `kind`, because the defaults differ between clients and
+    # servers.
     settings: Any = completed(kind, {name: value for name, value in given.items() if value is not None})
     if options.client:
         return partial(check_client, options.process), partial(preview_client, options.process), settings
@@ -149,12 +153,12 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
 
 
 async def _previewed(preview: Callable[[], Awaitable[Preview]]) -> tuple[Preview | None, int]:
-    """Find out what a check would do; Ctrl-C or SIGTERM ends this, and the target with it."""
+    """Find out what a check would do; Ctrl-C or SIGTERM ends the preview and the target."""
     return await until_interrupted(lambda stop: until_stopped(stop.wait, preview), ProgressBar(sys.stderr))
 
 
 async def _checked(check: Callable[..., Awaitable[CheckReport]], settings: dict[str, Any]) -> tuple[CheckReport, int]:
-    """Run a check; Ctrl-C or SIGTERM ends it early, with what has been found by then."""
+    """Run a check; Ctrl-C or SIGTERM ends the check early, with what has been found by then."""
     bar = ProgressBar(sys.stderr)
 
     def show(progress: Progress) -> None:
@@ -169,7 +173,7 @@ async def _checked(check: Callable[..., Awaitable[CheckReport]], settings: dict[
 
 
 class _Files:
-    """The files that the command line names; a problem with one is reported before anything is checked."""
+    """Writes the files that the command line names; a problem with a file is reported before the target is checked."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         from trio_mcp.conformance.report import form_of
@@ -181,11 +185,12 @@ class _Files:
         self._baseline = options.write_baseline
         for path in (*self._forms, *filter(None, [self._baseline])):
             check_writable(path)
-        # By default the replay files go beside the report, whose page names them without a folder.
+        # By default, the replay files go into the first report's folder, because the report gives their names without a
+        # folder.
         self._replays = options.replays or (Path(options.report[0]).parent if options.report else None)
 
     def write(self, report: CheckReport) -> None:
-        """Write all the files, and say how to see a failure again."""
+        """Write all the files, and print a command that reproduces a failure."""
         from trio_mcp.conformance.baseline import baseline_text
         from trio_mcp.conformance.plans.plan_files import write_plan_files
 

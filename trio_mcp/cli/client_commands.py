@@ -34,7 +34,7 @@ Item = Tool | Prompt | Resource | ResourceTemplate
 
 def run(options: argparse.Namespace) -> int:
     """Connect to the server and run the command."""
-    # The bar is made before connecting, because a question from the server must clear the bar's line.
+    # The progress bar is made before connecting, because a question from the server must clear the bar's line.
     options.bar = ProgressBar(sys.stderr)
     if options.command == "call":
         # The arguments are read before a server is started, because malformed ones are wrong for any server.
@@ -42,15 +42,15 @@ def run(options: argparse.Namespace) -> int:
     options.given = Given(getattr(options, "answer", ()))
 
     async def main() -> int:
-        # An exception from the block is reported only after the server has ended: then the server has written its last
-        # line to standard error, and no lines mix.
+        # An exception from the block is reported only once the server has ended. By then the server has written its
+        # last line to standard error, so the message can't get mixed up with the server's lines.
         async with connected(options, options.bar.clear) as client:
             try:
                 status = await COMMANDS[options.command](client, options) or OK
             except McpError as exc:
                 raise _with_remedy(exc) from None
         for name in options.given.unused:
-            text = f"--answer {name}: no form had this field"
+            text = f"--answer {name}: no form had a field of this name"
             print(complaint(options.command, clean_line(text), hint=False), file=sys.stderr)
         return status
 
@@ -64,8 +64,8 @@ def _name(text: str) -> str:
     return paint(clean_line(text), "name")
 
 
-# Kind -> the method that lists it, whose first part is the capability that it needs; the client's function that lists
-# it; and the function that returns the line for an item.
+# Kind -> the method that lists the items of this kind (the part before the slash is the capability that the method
+# needs), the `Client` method that iterates over them, and a function that formats an item as a line.
 KINDS: dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], Callable[[Any], str]]] = {
     "tools": ("tools/list", Client.iter_tools, lambda tool: f"{_name(tool.name)}({_parameters(tool.input_schema)})"),
     "prompts": ("prompts/list", Client.iter_prompts, lambda prompt: f"{_name(prompt.name)}({_blanks(prompt)})"),
@@ -114,7 +114,7 @@ async def _inspect(client: Client, options: argparse.Namespace) -> None:
 
 
 async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[str, list[Item]]:
-    """Return all items of these kinds that the server lists; by default, those of every kind that it has declared.
+    """Return all items of the given kinds that the server lists; by default, those of every kind that it has declared.
 
     Raises:
         CapabilityError: If a named kind is not offered by the server.
@@ -131,28 +131,28 @@ async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[s
         try:
             found[kind] = [item async for item in items(client)]
         except McpError as exc:
-            # A server with the capability for resources need not support templates.
+            # A server that has the capability for resources need not support resource templates.
             if kinds is not None or exc.code != METHOD_NOT_FOUND:
                 raise
     return found
 
 
 async def _with_similar(exc: McpError, client: Client, kind: str, name: str) -> McpError | Exit:
-    """Return an error about an unknown name or URI, which suggests a similar one that the server lists, if any."""
+    """Return the error for an unknown name or URI; if the server lists a similar one, the error suggests that one."""
     if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
         return exc
     try:
         items = (await _offered(client, (kind,)))[kind]
     except TrioMcpError:
-        return Exit(str(exc), FAILED)  # the server's error about the name matters more than this one
+        return Exit(str(exc), FAILED)  # the server's error about the name matters more than the error from listing
     names = [item.uri if isinstance(item, Resource) else item.name for item in items]
-    # If the server has the name, it was not misspelt.
+    # If the server has an item of this name, the user did not misspell it, so no other name is suggested.
     is_known = name in names or (kind == "resources" and await _has_template(client, name))
     return Exit(f"{exc}{'' if is_known else did_you_mean(name, names)}", FAILED)
 
 
 async def _has_template(client: Client, uri: str) -> bool:
-    from trio_mcp.client.group.catalog import has_template  # imported late, so that no other command waits for it
+    from trio_mcp.client.group.catalog import has_template  # only this function waits for the import
 
     try:
         templates = [each.uri_template async for each in client.iter_resource_templates()]
@@ -162,7 +162,7 @@ async def _has_template(client: Client, uri: str) -> bool:
 
 
 async def _nameless(client: Client, kind: str, what: str) -> Exit:
-    """Return the error for a command line without the name of a tool or prompt; the error lists those of the server."""
+    """Return the error for a missing name of a tool or prompt; the error lists those that the server has."""
     found = await _offered(client, (kind,))
     return Exit(f"the name of the {what} is missing\n{_outline(kind, found[kind])}")
 
@@ -204,7 +204,7 @@ def _flat(settings: dict[str, Any], above: str = "", depth: int = 0) -> Iterator
     """Yield the name of each setting that is not false, dotted if nested, with its value unless that is true or {}."""
     for key, value in settings.items():
         name = f"{above}{key}"
-        # Deeper settings are shown as JSON: they come from the server, and may have any depth.
+        # Settings that are nested more deeply are shown as JSON, because the server may nest them to any depth.
         if isinstance(value, dict) and value and depth < 3:
             yield from _flat(value, f"{name}.", depth + 1)
         elif value is True or value == {}:
@@ -219,7 +219,7 @@ def _blanks(prompt: Prompt) -> str:
 
 def _parameters(schema: Mapping[str, Any]) -> str:
     properties, required = schema.get("properties"), schema.get("required")
-    # A schema is shown as far as it makes sense, because schemas are not validated here.
+    # The schema has not been validated, so parts of it that make no sense are left out.
     if not isinstance(properties, dict):
         return ""
     needed = required if isinstance(required, list) else []
@@ -279,25 +279,27 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
             options.tool, arguments, on_progress=bar.show if bar.wanted else None, reset_on_progress=True, **limits
         )
     finally:
-        # The bar is also cleared after an error or Ctrl-C, so that the next output begins on a clean line.
+        # The progress bar is also cleared after an error or Ctrl-C, so that the next output begins on a clean line.
         bar.clear()
     if options.json:
         print(dumps(result.to_wire()))
-    # An error goes to standard error, so that a program behind a pipe never mistakes it for a result.
+    # A tool's error goes to standard error, so that a program behind a pipe never mistakes it for a result.
     elif result.is_error:
         raise Exit(_text(result) or f"the tool {options.tool!r} failed", FAILED)
     elif text := _text(result):
-        # A program that reads the output gets the text as it is; a terminal must not act on it.
+        # A program that reads the output gets the text unchanged. For a terminal, control characters are escaped, so
+        # that it does not act on them.
         print(clean(text) if sys.stdout.isatty() else text)
     return FAILED if result.is_error else OK
 
 
-# Name of a capability -> the remedy if the server asks for such input; the first match decides.
+# Capability -> the remedy if the server needs input that requires this capability. The first of these capabilities that
+# the error mentions decides.
 REMEDIES = {
-    "elicitation.url": "it asks the user to open a page, so use a terminal",
-    "elicitation": "it asks the user, so use a terminal, or give --answer NAME=VALUE",
-    "sampling": "it asks a language model; give what that would say with --sample TEXT",
-    "roots": "it asks for directories; name one with --root DIR",
+    "elicitation.url": "the server asks the user to open a page, so use a terminal",
+    "elicitation": "the server asks the user, so use a terminal, or give --answer NAME=VALUE",
+    "sampling": "the server asks a language model; give the model's response with --sample TEXT",
+    "roots": "the server asks for directories; name one with --root DIR",
 }
 
 
@@ -347,7 +349,9 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
     pieces = [_bytes(each) for each in result.contents]
     if options.output is not None:
         if len(pieces) != 1:
-            raise Exit(f"the resource has {len(pieces)} contents, but --output takes one; use --json instead", FAILED)
+            raise Exit(
+                f"the resource has {len(pieces)} contents, but --output can write only one; use --json instead", FAILED
+            )
         try:
             Path(options.output).write_bytes(pieces[0])  # noqa: ASYNC240 - nothing else runs here
         except OSError as exc:

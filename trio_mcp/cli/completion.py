@@ -23,7 +23,7 @@ def _options(command: str) -> Iterator[tuple[str, str, Sequence[str], bool]]:
     yield "--help", "show this help message and exit", (), False
     for each in _arguments(command):
         if each.name.startswith("--"):
-            # argparse's default action is "store".
+            # An option without an action takes a value, because argparse's default action is "store".
             takes = each.settings.get("action", "store") in ("store", "append")
             # Single quotes are removed, because the zsh and fish scripts put the help inside single quotes.
             yield each.name, each.settings["help"].replace("'", ""), each.settings.get("choices", ()), takes
@@ -40,12 +40,13 @@ def _arguments(command: str) -> Iterator[Argument]:
 
 
 def _bash() -> str:
-    # bash offers only words; zsh and fish also show the help of each option.
+    # bash can offer only words, so the options' help is left out; zsh and fish show it.
     names = {command: " ".join([*(name for name, *_ in _options(command)), *_values(command)]) for command in COMMANDS}
     cases = "\n".join(f'        {command}) words="{words}" ;;' for command, words in names.items())
     choices = sorted({(name, " ".join(of)) for command in COMMANDS for name, _, of, _ in _options(command) if of})
     values = "\n".join(f'        {name}) words="{of}" ;;' for name, of in choices)
-    # `-o default` offers file names if no word fits: other values of options and arguments are not known here.
+    # With `-o default`, bash offers file names if no word matches: the values of other options and arguments are
+    # unknown.
     return f"""\
 _trio_mcp() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} words=""
@@ -63,7 +64,7 @@ complete -o default -F _trio_mcp trio-mcp
 
 
 def _zsh() -> str:
-    # In a quoted string of zsh an apostrophe is written as '\''.
+    # In a single-quoted string, zsh needs an apostrophe to be written as '\''.
     helps = {name: command.help.replace("'", "'\\''") for name, command in COMMANDS.items()}
     commands = "\n".join(f"        '{name}:{help_}'" for name, help_ in helps.items())
     cases = []

@@ -19,9 +19,10 @@ __all__ = ["MODULE", "is_url", "plain_entry", "run", "server_name"]
 
 DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 MODULE = re.compile(rf"({DOTTED})(:{DOTTED})?")
-# File names that say nothing about the server: the name of the folder is used instead.
+# These names of files and folders say nothing about the server, so the server is named after the parent folder.
 GENERIC = ("__init__", "__main__", "app", "main", "mcp", "mcp_server", "server", "src")
-# Every host accepts such a name; hosts often derive the names of tools from it.
+# Every host accepts a name that matches this pattern. Other names are refused, because hosts often derive tools' names
+# from it.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -56,7 +57,9 @@ def server_name(options: argparse.Namespace) -> str:
             stem = next((word for word in reversed(words) if word not in GENERIC), "")
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "server"
     if not NAME.fullmatch(name):
-        raise Exit(f"a server's name may have only letters, digits, - and _, and at most 64 of them; got {name!r}")
+        raise Exit(
+            f"a server's name may contain only letters, digits, - and _, and at most 64 characters; got {name!r}"
+        )
     return name
 
 
@@ -77,14 +80,14 @@ def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> 
         )
     if options.file_arguments:
         raise Exit(f"the words after -- are arguments of a server's file, but {source} is a URL")
-    # This is imported here, because a server's file needs no client.
+    # The client is imported only in this branch, because only a URL needs it.
     from trio_mcp.client.targets import link_factory
 
     try:
         link_factory(source)
     except (TypeError, ValueError) as exc:
         raise Exit(str(exc)) from None
-    # Hosts don't support our other transports, so a bridge speaks those for them.
+    # A bridge is needed for hosts that can only start commands, and for transports that hosts don't support.
     if only_commands or not source.lower().startswith(("http://", "https://")):
         return _process(options, ["bridge", source])
     if options.env:
@@ -99,8 +102,10 @@ def _process(options: argparse.Namespace, words: list[str]) -> dict[str, Any]:
     try:
         json.dumps(entry, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        # The message does not quote the word, which may be a secret.
-        raise Exit("a word of the command line is not valid UTF-8, and so can't be put into a host's file") from None
+        # The message does not quote the argument, which may be a secret.
+        raise Exit(
+            "a command-line argument is not valid UTF-8, so it can't be written to a host's configuration file"
+        ) from None
     return entry
 
 
@@ -110,7 +115,7 @@ def _found(source: str) -> str:
     if file.endswith(".py"):
         if not os.path.isfile(file):
             raise Exit(f"there is no file {file!r}{near_file(file)}")
-        # A symbolic link is not resolved: it may lead to another version later.
+        # A symbolic link is not resolved, because it may point to another version later.
         return os.path.abspath(file) + colon + attribute
     if MODULE.fullmatch(source):
         return source

@@ -27,16 +27,16 @@ from trio_mcp.types.notices import ProgressNotificationParams
 __all__ = ["demo", "run"]
 
 HEADINGS = ("transport", "step", "what happened", "time")
-# An arbitrary number: enough calls for a steady figure, which still take only moments on each transport.
+# The number of calls is arbitrary: enough for a steady figure, and few enough to take only moments on each transport.
 CALLS = 500
 COUNT_TO = 5
 IMPATIENCE = "the demo has seen enough"
 GRANTS = ("authorization_code", "refresh_token")
-STREAM_CLOSED = "the client closed the response stream"  # the reason of a cancellation over HTTP
+STREAM_CLOSED = "the client closed the response stream"  # the reason that a server gives for a cancellation over HTTP
 
 
 class _Report:
-    """The table of what happened, and the list of what went wrong."""
+    """Collects the table of what happened, and the list of what went wrong."""
 
     def __init__(self) -> None:
         self.rows = [HEADINGS]
@@ -96,7 +96,7 @@ async def demo() -> int:
 
 
 async def _fail_over(report: _Report, nursery: trio.Nursery) -> None:
-    """Connect to a server that can be reached in two ways, and shut down the preferred one."""
+    """Connect to a server that has two endpoints, and shut down the one that the client prefers."""
     end = trio.Event()
     better = await start(nursery, partial(make_server().serve_tcp, port=0, shutdown=end))
     other = await start(nursery, partial(make_server().serve_websocket, port=0))
@@ -179,7 +179,7 @@ async def _try(report: _Report, transport: str, target: Target) -> None:
             expect("the reason of the cancellation", reasons, [STREAM_CLOSED if transport == "http" else IMPATIENCE])
             step.append(f"the server's task was cancelled: {', '.join(reasons)}")
         with report.step(transport, "close") as step:
-            # The client is closed here, so that the table shows how long that takes; the stack closes it again, which
-            # does nothing.
+            # The client is closed here, so that the table shows how long closing takes; the stack closes the client
+            # again, which does nothing.
             await client.aclose()
             step.append("nothing left running")

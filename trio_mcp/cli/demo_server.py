@@ -45,7 +45,8 @@ def make_server() -> Server:
     @server.tool
     async def why_cancelled() -> list[str]:
         """Return the reasons for which calls of `wait` were cancelled; wait until there is one."""
-        # A client that cancels does not wait for the server, so this call may arrive before the task has ended.
+        # A client that cancels does not wait for the server, so this call may arrive before the cancelled task has
+        # ended.
         with trio.move_on_after(5):
             while not cancellations:  # noqa: ASYNC110
                 await trio.sleep(0.001)

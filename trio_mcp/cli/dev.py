@@ -1,4 +1,4 @@
-"""``trio-mcp dev``: open the MCP Inspector, a program from the npm registry, with a server."""
+"""``trio-mcp dev``: open a server in the MCP Inspector, a program from the npm registry."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def run(options: argparse.Namespace) -> int:
     npx = shutil.which("npx")
     if npx is None:
         raise Exit(
-            "the Inspector is started by npx, which is not in PATH: it comes with Node.js (https://nodejs.org)", FAILED
+            "the Inspector is started with npx, which is not in PATH: npx comes with Node.js (https://nodejs.org)",
+            FAILED,
         )
     environment = dict(os.environ)
     if options.port is not None:
@@ -65,7 +66,8 @@ def _entry(options: argparse.Namespace, target: StdioServerParameters | HttpServ
     if isinstance(target, HttpServerParameters) and target.kind != "ws":
         kind = "sse" if target.kind == "sse" else "streamable-http"
         return entry | {"type": kind, "url": str(target.url), "headers": dict(target.headers)}
-    # The Inspector supports no other transports, but a bridge supports them all.
+    # The Inspector supports only stdio, SSE and Streamable HTTP, so for other transports a bridge connects it to the
+    # server.
     headers = [f"--header={': '.join(pair)}" for pair in options.header]
     variables = [f"--variable={'='.join(pair)}" for pair in options.variable]
     words = ["-m", "trio_mcp", "bridge", options.target, "--mode", mode, *headers, *variables]
@@ -85,15 +87,16 @@ async def _inspect(command: list[str], environment: dict[str, str]) -> int:
     """
     received: list[int] = []
     patience = trio.CancelScope()
-    # SIGHUP is passed on, too: when the terminal is closed, the system does not send it to the new session below.
+    # SIGHUP is passed on, too: if the terminal is closed, the system does not send it to the command, which has a
+    # session of its own.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        # The command gets a session of its own, not only a group: npx asks on the terminal whether it may install the
-        # Inspector, and a group in the background could not read the answer.
+        # The command gets a session of its own, not only a process group: npx asks on the terminal whether it may
+        # install the Inspector, and a background process group could not read the answer.
         process = await trio.lowlevel.open_process(command, env=environment, start_new_session=True)
 
         async def pass_on() -> None:
             async for number in signals:
-                # A second signal means that the user doesn't want to wait.
+                # A second signal means that the user doesn't want to wait until the command ends.
                 _signal(process.pid, signal.SIGKILL if received else number)
                 received.append(number)
                 patience.deadline = trio.current_time() + GRACE
@@ -122,5 +125,5 @@ def _signal(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # a process in it runs as another user
+        pass  # a process in the group runs as another user, so the group still exists
     return True

@@ -13,7 +13,7 @@ __all__ = ["NotEditable", "Taken", "snippet", "with_json_entry", "with_yaml_entr
 
 
 class NotEditable(Exception):
-    """A file can't be changed without a risk to the rest of it; the message says why."""
+    """A file can't be changed without a risk to its other content; the message says why."""
 
 
 class Taken(Exception):
@@ -96,7 +96,7 @@ def _with_member(
     inner = _indentation(plain, first) if members and "\n" in plain[start:first] else outer + unit
     last = places.spans[*path, list(members)[-1]][1] if members else start + 1
     comma = "," if members and "," not in plain[last:closing] else ""
-    # The member goes after the last comment, which belongs to the text before it.
+    # The new member goes after the last comment, because that comment belongs to the members before it.
     at = len(text[:closing].rstrip())
     newline = _newline(text)
     after = "" if "\n" in text[at:closing] else newline + outer
@@ -118,7 +118,7 @@ def _indent_of(line: str) -> str:
 
 
 def _unit(plain: str) -> str:
-    """Return the white space by which a file indents each level."""
+    """Return the white space with which a file indents each level."""
     found = re.match(r"\ufeff?\s*\{[ \t]*\r?\n([ \t]+)", plain)
     return found[1] if found else "  "
 

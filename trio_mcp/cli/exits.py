@@ -37,13 +37,13 @@ NO_CONNECTION = 3
 TIMEOUT = 4
 LOGIN = 5
 """The status if the user must sign in first, but could not be asked to."""
-# By the shells' convention, these are 128 plus the number of the signal.
+# By the shells' convention, the status after a signal is 128 plus the number of the signal.
 INTERRUPTED = 130
 TERMINATED = 143
 CLOSED_PIPE = 141
 """The status that a shell reports for a program ended by SIGPIPE."""
 
-# The first class that matches decides.
+# An error gets the status of the first class of which it is an instance.
 _STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (
     (McpError, FAILED),
     (ToolError, FAILED),
@@ -58,7 +58,7 @@ _STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (
 
 
 class Exit(Exception):
-    """The end of the command, with a message for the user; the message is empty if the user has been told already.
+    """Ends the command with a message for the user; the message is empty if the user has been told already.
 
     Attributes:
         status: The exit status.

@@ -43,7 +43,7 @@ class Host:
         """Return the path of the host's file, which may not exist yet.
 
         Args:
-            scope: ``"user"`` or ``"project"``, which is the current directory.
+            scope: ``"user"``, or ``"project"`` for the project in the current directory.
             platform: `sys.platform`.
             environ: The environment variables.
 
@@ -68,7 +68,7 @@ class Host:
         return {**more, **named, **{self.names.get(key, key): value for key, value in plain.items()}}
 
 
-# The paths and keys come from the hosts' documentation; docs/how-to/hosts.md says when that was read.
+# The paths and keys come from the hosts' documentation, as of the date in docs/how-to/hosts.md.
 HOSTS = {
     "claude-desktop": Host(
         title="Claude Desktop",

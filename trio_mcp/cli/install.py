@@ -43,24 +43,24 @@ def run(options: argparse.Namespace) -> int:
     print(f"If the server is missing there, see {host.logs.replace('{name}', name)}.")
     # `list` can read the file of every host but Goose, whose file is YAML.
     target = shlex.quote(options.server) if host.yaml else f"{shlex.quote(str(path))}#{name}"
-    print(f"To try it without {host.title}: trio-mcp list {target}")
+    print(f"To try the server without {host.title}: trio-mcp list {target}")
     if not options.env and not is_url(options.server):
         print("The server gets only a few variables of your environment; pass others with --env NAME=VALUE.")
     if not is_url(options.server) and ".py" not in options.server:
-        print(f"Its package must be installed in the environment of {sys.executable}.")
+        print(f"The server's package must be installed in the environment of {sys.executable}.")
     return OK
 
 
 def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: bool, force: bool) -> str:
     """Write an entry into a host's file; return a message about what was done."""
-    # A symbolic link is followed, because many people keep such files elsewhere.
+    # A symbolic link is followed, because many people keep hosts' files elsewhere.
     file = Path(os.path.realpath(path))
     try:
         before = read_regular(file) if file.exists() else None
         edit = with_yaml_entry if yaml else with_json_entry
         text = edit((before or b"").decode(), table, name, entry, force=force)
         if text.encode() == before:
-            return f"{path} has this server already; nothing was changed."
+            return f"{path} already contains this server; nothing was changed."
         backup = None if before is None else _backup(file, before)
         try:
             _replace(file, text.encode(), before)
@@ -70,15 +70,19 @@ def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: b
             raise
     except Taken:
         raise Exit(
-            f"{path} has a different server {name!r}; add --force to replace it, or give a --name", FAILED
+            f"{path} already has a different server named {name!r}; add --force to replace it, or choose another"
+            " --name",
+            FAILED,
         ) from None
     except (NotEditable, ValueError) as exc:
         why = "is not valid UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
         why = why if isinstance(exc, NotEditable) else f"it {why}"
-        raise Exit(f"{path} is left as it was: {why}; run this without --write, and edit it by hand", FAILED) from None
+        raise Exit(
+            f"{path} is left as it was: {why}; run this command without --write, and edit the file by hand", FAILED
+        ) from None
     except OSError as exc:
         raise Exit(f"can't write {path}: {exc.strerror or exc}", FAILED) from None
-    return f"Added {name!r} to {path}" + (f"; the file as it was is {backup}." if backup else ", a new file.")
+    return f"Added {name!r} to {path}" + (f"; the previous version is in {backup}." if backup else ", a new file.")
 
 
 def _backup(file: Path, content: bytes) -> Path:
@@ -93,7 +97,7 @@ def _backup(file: Path, content: bytes) -> Path:
         with open(descriptor, "wb") as copy:
             copy.write(content)
         return name
-    raise AssertionError  # the numbers don't end
+    raise AssertionError  # unreachable: itertools.count() never ends
 
 
 def _replace(file: Path, content: bytes, before: bytes | None) -> None:
@@ -108,10 +112,11 @@ def _replace(file: Path, content: bytes, before: bytes | None) -> None:
             os.fsync(descriptor)
         if before is not None:
             os.chmod(temporary, stat.S_IMODE(file.stat().st_mode))
-        # Some hosts write their files while they run.
+        # The file is read once more, because the host may have changed it in the meantime.
         if (file.read_bytes() if file.exists() else None) != before:
             raise Exit(
-                f"{file} has just been changed, perhaps by its host, and was not touched; run this again", FAILED
+                f"{file} has just been changed, perhaps by its host, so it was left as it is; run this command again",
+                FAILED,
             )
         os.replace(temporary, file)
     except BaseException:

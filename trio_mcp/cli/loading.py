@@ -40,12 +40,13 @@ def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
         arguments: The words that the file finds in ``sys.argv`` after its own name.
 
     Raises:
-        Exit: If there is no such file, it has no server or several, or it can't be imported.
+        Exit: If the file or module does not exist or can't be imported, or has no server or several.
     """
     source, _, attribute = name.partition(":")
-    # `sys.argv` is not restored: the server's tools may read it, too, not only the code that runs on import.
+    # `sys.argv` is not restored, because not only the code that runs on import but also the server's tools may read it.
     sys.argv = [source, *arguments]
-    # The factory is called in this block, too: what it prints must not get between the protocol messages either.
+    # The factory is called while output is redirected, because what it prints must not get between the protocol
+    # messages either.
     with _stdout_to_stderr():
         module = _imported(source)
         found = _attribute(module, source, attribute) if attribute else _only_server(module, source)
@@ -82,10 +83,11 @@ def _imported(source: str) -> ModuleType:
     except Exit:
         raise
     except Exception as exc:
-        # Most likely the file has a server of that library, and this is the wrong environment.
+        # If a server library is missing, the file most likely has a server of that library, which needs another
+        # environment.
         if isinstance(exc, ModuleNotFoundError) and exc.name in FOREIGN:
             text = f"{source} needs {FOREIGN[exc.name]}, which is not installed in the environment of trio-mcp"
-            raise Exit(f"{text}; for the Python of another one, use `-- PATH/bin/python {source}`", FAILED) from None
+            raise Exit(f"{text}; to use another environment, write `-- PATH/bin/python {source}`", FAILED) from None
         raise _failed(f"{source} can't be imported", exc) from None
 
 
@@ -96,9 +98,9 @@ def _imported_file(source: str) -> ModuleType:
             f"{source!r} is not a regular file" if path.exists() else f"there is no file {source!r}{near_file(source)}"
         )
     path = path.resolve()
-    sys.path.insert(0, str(path.parent))  # as `python FILE` does
-    # The module gets the file's name, so that modules that import it get this same module, unless another module has
-    # the name already.
+    sys.path.insert(0, str(path.parent))  # `python FILE` does the same
+    # If the file's name is valid and no other module has it, the module is named after the file, so that modules that
+    # import it get this same one.
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_served_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -112,11 +114,12 @@ def _imported_file(source: str) -> ModuleType:
 def _imported_module(source: str) -> ModuleType:
     if not all(step.isidentifier() for step in source.split(".")):
         raise Exit(f"{source!r} is neither a Python file (server.py) nor a module (package.module)")
-    sys.path.insert(0, os.getcwd())  # as `python -m` does
+    sys.path.insert(0, os.getcwd())  # `python -m` does the same
     try:
         return importlib.import_module(source)
     except ModuleNotFoundError as exc:
-        # The message applies only if the named module is missing: if an import inside it fails, the traceback is shown.
+        # This message is right only if the named module itself is missing. If an import inside it fails, the traceback
+        # is shown.
         if exc.name is not None and (source == exc.name or source.startswith(f"{exc.name}.")):
             raise Exit(f"there is no module {exc.name!r}; for a file, write {source}.py", USAGE) from None
         raise
@@ -142,7 +145,7 @@ def _servers(module: ModuleType) -> dict[str, BaseServer]:
 
 def _only_server(module: ModuleType, source: str) -> Any:
     servers = _servers(module)
-    # Functions count only if there is no server: if a module has both, the server is meant.
+    # Functions count only if there is no server: if a module has both, the user means the server.
     found: dict[str, Any] = servers or {
         name: value for name, value in vars(module).items() if _says_it_makes_one(module, value)
     }
@@ -184,7 +187,7 @@ def _says_it_makes_one(module: ModuleType, value: object) -> bool:
 def _without_arguments(function: Any) -> bool:
     try:
         inspect.signature(function).bind()
-    except (TypeError, ValueError):  # it needs arguments, or its signature is unknown
+    except (TypeError, ValueError):  # the function needs arguments, or its signature is unknown
         return False
     return True
 

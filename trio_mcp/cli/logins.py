@@ -43,7 +43,7 @@ def login(options: argparse.Namespace) -> int:
         except ValueError as exc:
             raise Exit(str(exc)) from None
     if not isinstance(oauth, auth.OAuth):
-        raise Exit(f"{options.target} needs no login: its configuration has credentials of another kind")
+        raise Exit(f"{options.target} needs no login: its configuration has credentials other than OAuth")
     trio.run(oauth.sign_in, server)
     # Only this login is read, from its own store: a damaged login elsewhere must not make this command fail.
     (found,) = trio.run(_stored, oauth.store, server) or [{}]
@@ -85,10 +85,11 @@ def logout(options: argparse.Namespace) -> int:
 
     oauth: Any = None
     if options.all:
-        # Signing out of a URL drops both of its logins: as a server, and as an identity provider.
+        # `PROVIDER` is removed from each key, because signing out of a URL drops both of its logins: the one to the
+        # server, and the one to the identity provider.
         servers = sorted({key.removesuffix(PROVIDER) for key in trio.run(auth.FileTokens().keys)})
     else:
-        # The entry of a configuration says where its login is kept.
+        # If the target is in a configuration file, its entry may say where the login is kept.
         target = _target(options, partial(auth_of, show=None))
         servers, oauth = [http_url(target.url)], target.auth
     if not isinstance(oauth, auth.OAuth):
@@ -97,12 +98,12 @@ def logout(options: argparse.Namespace) -> int:
     for server in servers:
         try:
             dropped = trio.run(oauth.sign_out, server)
-        # The login is dropped even then, and the other logins must not stay just because this one can't be revoked.
+        # The login is dropped even if it can't be revoked. The loop goes on, so that the other logins are dropped, too.
         except AuthorizationError as exc:
             print(f"trio-mcp logout: {clean_line(str(exc))}", file=sys.stderr)
             status = FAILED
             continue
-        print(f"signed out of {clean_line(server)}" if dropped else f"there is no login at {clean_line(server)}")
+        print(f"signed out of {clean_line(server)}" if dropped else f"no login is stored for {clean_line(server)}")
     return status
 
 
@@ -139,14 +140,14 @@ async def _stored(store: Any, only: str | None = None) -> list[dict[str, Any]]:
         text = await store.load(server)
         try:
             login = None if text is None else Login.from_json(text)
-        except ValueError as exc:  # the others are still listed
+        except ValueError as exc:  # the other logins are still listed
             print(
                 f"what is stored for {clean_line(server)} is not a login: {exc}; remove it (trio-mcp logout)",
                 file=sys.stderr,
             )
             continue
         if login is None or not (login.access_token or login.refresh_token):
-            continue  # signed out meanwhile: only the registration is left
+            continue  # the user has signed out, and only the client's registration is left
         found.append(
             {
                 "server": server.removesuffix(PROVIDER),
@@ -163,7 +164,7 @@ async def _stored(store: Any, only: str | None = None) -> list[dict[str, Any]]:
 
 def _target(options: argparse.Namespace, make_auth: Callable[[object], Any]) -> HttpServerParameters:
     if options.target.partition(":")[0].endswith(".py"):
-        raise Exit(f"{options.target} takes no login, as it is started here: logins are for a URL, or mcp.json#name")
+        raise Exit(f"{options.target} takes no login, because trio-mcp starts it: give a URL or mcp.json#name")
     try:
         found = reached(options.target, dict(options.variable), make_auth)
     except (TypeError, ValueError) as exc:

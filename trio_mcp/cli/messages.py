@@ -1,4 +1,5 @@
-"""The program's own messages: colours, if the terminal has them, and the line that says what went wrong."""
+"""Format the program's own messages: texts in colour, if the terminal has colours, and the lines that report a
+failure."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ __all__ = ["Style", "complaint", "has_colour", "near_file", "paint"]
 
 Style: TypeAlias = Literal["heading", "name", "error", "aside"]
 
-# Only the eight basic colours are used, which every palette keeps readable; a colour never says more than the text.
+# Only the eight basic colours are used, because every palette keeps them readable. A colour never conveys anything that
+# the text does not say.
 CODES: dict[Style, str] = {"heading": "1", "name": "36", "error": "1;31", "aside": "2"}
 
 
@@ -54,11 +56,11 @@ def complaint(command: str, text: str, *, hint: bool) -> str:
 
 
 def near_file(path: str) -> str:
-    """Return the end of a message about a missing file; it names a similar file in the same folder, if there is one."""
+    """Return the end of a message about a missing file, with the name of a similar file in the same folder, if any."""
     folder, name = os.path.split(path)
     stem, kind = os.path.splitext(name)
     try:
-        # Only the stems are compared: a common suffix would make short names similar.
+        # Only the stems are compared, because a common suffix would make any two short names similar.
         files = {each.removesuffix(kind): each for each in os.listdir(folder or ".") if each.endswith(kind)}
     except OSError:
         return ""

@@ -18,8 +18,8 @@ from trio_mcp.cli.exits import FAILED, OK, Exit
 
 __all__ = ["run"]
 
-# Such a name is valid for a package (PEP 508) and, with underscores in place of hyphens, for a module: it has no dots,
-# and does not begin with a digit.
+# A name that matches this pattern is valid for a package (PEP 508) and, with underscores in place of hyphens, for a
+# module: it has no dots, and does not begin with a digit.
 NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 TAKEN = ("pytest", "pytest_trio", "tests")
 """Modules that the project contains or installs, in addition to this package and its dependencies."""
@@ -180,7 +180,7 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(name)
     source = _own_source()
     quoted = source and shlex.quote(source)
-    # The README may be read on other machines, which don't have the folders of this one.
+    # The README names no folder of this machine, because it may be read on other machines.
     local = source.startswith("/")
     install = _install(_CLONE if local else quoted)
     where = _WHERE if local else ""
@@ -216,11 +216,11 @@ def _module(name: str) -> str:
     if not NAME.fullmatch(name):
         raise Exit(
             f"a project can't be called {name!r}: its name must begin with a letter, end with a letter or digit, and"
-            " have only letters, digits, - and _ in between"
+            " contain only letters, digits, - and _ in between"
         )
     module = name.lower().replace("-", "_")
-    # An installed module counts, too: either the project would hide that module from this package, or the module would
-    # hide the project.
+    # The name of an installed module is refused, too: either the project would hide that module from this package, or
+    # the module would hide the project.
     known = module in (*TAKEN, *sys.stdlib_module_names) or keyword.iskeyword(module)
     if known or importlib.util.find_spec(module) is not None:
         raise Exit(f"a project can't be called {name!r}, as the name {module} is already in use")
@@ -232,13 +232,13 @@ def _install(source: str) -> str:
 
 
 def _own_source() -> str:
-    """Return where this package was installed from, in the form that pip accepts; empty for a package index."""
+    """Return where this package was installed from, in the form that pip accepts; "" means a package index."""
     try:
         found = json.loads(metadata.distribution("trio-mcp").read_text("direct_url.json") or "{}")
         url = found.get("url", "")
         if "vcs_info" in found:
             return f"{found['vcs_info']['vcs']}+{url}@{found['vcs_info']['commit_id']}"
-        # The URL may name a file, or a folder such as a clone.
+        # The URL may refer to a file, such as a wheel, or to a folder, such as a clone.
         return unquote(urlsplit(url).path) if url.startswith("file:") else url
     except (metadata.PackageNotFoundError, ValueError, KeyError):
         return ""

@@ -117,7 +117,7 @@ def _typed(what: str, read: Callable[[str], T]) -> Callable[[str], T]:
 
 def _above_zero(text: str) -> float:
     value = float(text)
-    # NaN fails this comparison, too.
+    # The comparison is also false for NaN.
     if not 0 < value < math.inf:
         raise ValueError(text)
     return value
@@ -139,7 +139,7 @@ SECONDS = _typed("a number of seconds", _above_zero)
 NUMBER = _typed("a number above 0", _above_zero)
 TIME = _typed("a time, such as 90s or 5m", _duration)
 WHOLE = _typed("a whole number", int)
-FROM_ONE = _typed("a whole number from 1", _from_one)
+FROM_ONE = _typed("a whole number of at least 1", _from_one)
 PORT = _typed("a port from 1 to 65535", partial(_from_one, most=65535))
 
 
@@ -153,7 +153,7 @@ def _ladder(text: str) -> tuple[int, ...]:
 
 # An arbitrary limit: with more calls in flight, a single client would only measure its own queue.
 MOST_IN_FLIGHT = 1024
-LADDER = _typed(f"up to 20 rising whole numbers from 1 to {MOST_IN_FLIGHT}, such as 1,4,16,64", _ladder)
+LADDER = _typed(f"up to 20 whole numbers in rising order, from 1 to {MOST_IN_FLIGHT}, such as 1,4,16,64", _ladder)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -216,14 +216,15 @@ CONNECTION = (
     Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long to connect, and to wait for a response"),
     Argument(
         "--log-level",
-        # The levels of `LoggingLevel`, repeated because its module imports pydantic.
+        # The levels of `LoggingLevel`. They are repeated here, because importing them would import pydantic.
         choices=("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"),
         metavar="LEVEL",
         help="show the server's log messages of this level and above",
     ),
     VERBOSE,
 )
-# Options of the commands that serve. Host and port are None unless given, so that the runner's defaults apply then.
+# Options of the commands that run a server. Host and port are None unless they are given, so that the runner's defaults
+# apply.
 SERVING = (
     Argument(
         "--transport", default="stdio", metavar="NAME", help="stdio (the default), http, sse, websocket, tcp, unix, ..."
@@ -231,11 +232,11 @@ SERVING = (
     Argument("--host", help="the address to listen on; with 0.0.0.0, web pages need --allowed-host"),
     Argument("--port", type=WHOLE, help="the port to listen on; 0 picks a free one"),
 )
-# The flags use `store_const` rather than `store_true`, so that they are None, too, if they are not given.
+# The flags use `store_const` rather than `store_true`, so that a flag that is not given is None rather than False.
 HTTP = (
     Argument(
         "--runner",
-        choices=("hypercorn", "h11", "httptools"),  # `RUNNERS`, repeated because its module imports attrs and more
+        choices=("hypercorn", "h11", "httptools"),  # the names in `RUNNERS`, whose import is slow
         metavar="NAME",
         help="what speaks HTTP: hypercorn (the default), h11 or httptools, which are faster",
     ),
@@ -308,7 +309,7 @@ ANSWERS = (
     ),
     Argument("--sample", metavar="TEXT", help="the text that a language model says, if the server asks for one"),
 )
-# Options of `bench`. The defaults of `BenchTerms` are repeated, because its module imports more.
+# Options of `bench`. The defaults of `BenchTerms` are repeated here, because importing that class is slow.
 BENCHING = (
     Argument(
         "--tool",
@@ -599,7 +600,8 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
         description=f"{command.help[:1].upper()}{command.help[1:]}.",
         epilog=f"{about}\n\n{examples}".lstrip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        # An abbreviation would become ambiguous once another option begins with the same letters.
+        # Abbreviations are refused, because one would become ambiguous once another option begins with the same
+        # letters.
         allow_abbrev=False,
     )
     ahead = [each for each in command.arguments if each.name == "file"]
@@ -664,8 +666,8 @@ def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> No
     """Decide whether the words after ``--`` are a command, or arguments for the file that is the TARGET."""
     words = getattr(options, "arguments", None)
     what = WHAT.get(options.command)
-    # If there is no TARGET, as in `call TOOL name=value -- COMMAND`, each word was assigned one place too early: the
-    # name of the tool as the TARGET.
+    # If there is no TARGET, as in `call TOOL name=value -- COMMAND`, argparse has assigned each word one place too
+    # early: it took the tool's name for the TARGET, and the first argument for the tool's name.
     if what is not None and options.target is not None:
         moved = getattr(options, what)
         if moved is not None and _is_argument(moved):
@@ -674,7 +676,8 @@ def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> No
             except argparse.ArgumentTypeError as exc:
                 parser.error(f"argument name=value: {exc}")
             moved = None
-        # A file is not the name of a tool, so even if no tool is given, the words after -- belong to the file.
+        # A tool is not named like a file, so if the TARGET is a .py file, the words after -- are for it, even without a
+        # tool.
         if moved is None and not (options.target.endswith(".py") and not options.arguments):
             setattr(options, what, options.target)
             options.target = None
@@ -722,7 +725,7 @@ def _without_command(name: str) -> NoReturn:
         theirs = {each.name for command in COMMANDS.values() for group in command.groups().values() for each in group}
         meant = "" if name in theirs else did_you_mean(name, ("--help", "--version"))
         top.error(f"{name!r} is not an option of trio-mcp{meant or '; the options of a command come after it'}")
-    # If there is a target in place of the command, the user most likely wants to see what that server offers.
+    # If a target is given in place of a command, the user most likely wants to see what that server offers.
     if name.endswith((".py", ".json")) or "://" in name:
         top.error(f"the command is missing; did you mean `trio-mcp inspect {name!r}`?")
     if name in MEANT:

@@ -34,7 +34,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Record until the server ends, or until Ctrl-C."""
+    """Record the messages until the server ends, or until Ctrl-C."""
     target = single_target(options, "a recording")
     with _opened(options.file) as file:
         name = shown_name(options) or target_name(target)
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _opened(path: str) -> BinaryIO:
     try:
-        # Only the user may read the file: secrets are masked, but only those that can be recognised.
+        # Only the user may read the file, because secrets in it are masked only if they can be recognised.
         return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
     except OSError as exc:
         raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None
@@ -60,7 +60,7 @@ async def _record(target: Any, name: str, file: BinaryIO, port: int | None, path
 
 
 async def _between(target: Any, tape: FileTape, port: int | None, path: str | None) -> None:
-    """Stand between clients and the server, until the server ends or this is cancelled."""
+    """Pass messages between clients and the server and record them, until the server ends or the call is cancelled."""
     if isinstance(target, StdioServerParameters):
         await record_process(target, tape)
         return
@@ -76,10 +76,10 @@ async def _between(target: Any, tape: FileTape, port: int | None, path: str | No
             recorder = HttpRecorder(target, tape)
             url = f"http://{place}{recorder.guard.path}"
             serve = partial(trio.serve_listeners, recorder.serve, listeners)
-        # The line is flushed: the system may have chosen the port, and then a program that starts the client reads the
-        # port from here.
+        # The line is flushed, because the system may have chosen the port, and a program that starts the client may
+        # read it from this line.
         print(
-            f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done",
+            f"trio-mcp record: connect the client to {url}, and press Ctrl-C when the client is done",
             file=sys.stderr,
             flush=True,
         )
@@ -91,19 +91,19 @@ async def _listening(
     target: Any, port: int | None, path: str | None
 ) -> AsyncIterator[tuple[list[trio.SocketListener], str]]:
     """Listen where only programs on this machine can connect; yield the listeners and their address."""
-    # Clients reach the server with the credentials of the command line, and with the user's rights. In front of a Unix
-    # socket, which may admit a single user, this therefore listens on another Unix socket rather than on a port, which
-    # would admit all users.
+    # A client that connects reaches the server with the credentials on the command line and with this user's rights. A
+    # Unix socket may admit only one user, but a port admits all users, so in front of a Unix socket the recorder
+    # listens on another Unix socket.
     is_unix = not isinstance(target, HttpServerParameters) and read_address(target).scheme == "unix"
     if (port if is_unix else path) is not None:
         given, where = ("--port", "a URL with a host") if is_unix else ("--path", "a Unix socket")
-        raise Exit(f"{given} is for {where}, and the target is {target_name(target)}")
+        raise Exit(f"{given} is for {where}, but the target is {target_name(target)}")
     with contextlib.ExitStack() as stack:
         opening: AbstractAsyncContextManager[tuple[list[trio.SocketListener], str]]
         if is_unix:
             place = path or f"{stack.enter_context(TemporaryDirectory(prefix='trio-mcp-'))}/socket"
             opening = listen_unix(place, 0o600)
-        # The resolver would use a larger number modulo 65536.
+        # A port number above 65535 is refused, because the resolver would use it modulo 65536.
         elif port is not None and not 0 <= port < 65536:
             raise Exit(f"--port must be from 0 to 65535; got {port}")
         else:

@@ -37,7 +37,7 @@ __all__ = ["Relay", "reload_process", "reload_stdio", "source_files"]
 INTERVAL = 0.5
 """Seconds between two checks of the files. Polling works on every platform, and on network drives."""
 
-MAX_FILES = 10_000  # arbitrary: a folder such as a home directory must not keep the disk busy
+MAX_FILES = 10_000  # an arbitrary limit: a folder such as a home directory must not keep the disk busy
 MAX_WAITING = 1000
 """How many messages from the client may wait for a server process. Further requests are refused rather than left
 unread, since only by reading on can this process notice that the client has left."""
@@ -53,7 +53,7 @@ def source_files(folder: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for place, folders, files in os.walk(folder):
         if "pyvenv.cfg" in files:
-            # This is a virtual environment, with thousands of files that are not the user's source.
+            # A folder with this file is a virtual environment, with thousands of files that are not the user's source.
             folders.clear()
             continue
         folders[:] = [name for name in folders if not name.startswith((".", "__")) and name != "node_modules"]
@@ -63,7 +63,7 @@ def source_files(folder: Path) -> dict[str, int]:
                 try:
                     found[path] = os.stat(path).st_mtime_ns
                 except OSError:
-                    pass  # deleted meanwhile
+                    pass  # the file has been deleted since it was listed
     return found
 
 
@@ -71,7 +71,7 @@ async def _changed(folder: Path, before: dict[str, int]) -> str:
     """Wait until a file changes, and return its path."""
     while True:
         await trio.sleep(INTERVAL)
-        # This runs in a thread: a large folder on a slow disk must not hold up messages.
+        # The files are looked up in a thread, because a large folder on a slow disk must not hold up messages.
         now = await trio.to_thread.run_sync(source_files, folder, abandon_on_cancel=True)
         if now != before:
             return min(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
@@ -82,12 +82,12 @@ def _say(text: str) -> None:
 
 
 async def _anew_on_changes(folder: Path, serve: Callable[[], Awaitable[None]]) -> None:
-    """Serve until cancelled, restarting whenever a file in the folder changes."""
+    """Run ``serve`` until cancelled, and restart it whenever a file in the folder changes."""
     while True:
         # The files are listed before the server is started, so that a save during its import counts as a change, too.
         before = source_files(folder)
         async with trio.open_nursery() as generation:
-            # If the server ends by itself, this still waits for a change: saving a file starts the server again.
+            # Even if the server ends by itself, this loop waits for a change: saving a file starts the server again.
             generation.start_soon(serve)
             path = await _changed(folder, before)
             generation.cancel_scope.cancel("the source has changed")
@@ -98,7 +98,7 @@ async def reload_process(command: list[str], folder: Path) -> None:
     """Run a command until cancelled, restarting it whenever a file in the folder changes."""
 
     async def serve() -> None:
-        # Standard input may be the terminal, which only this process should read.
+        # The process gets no standard input: it may be the terminal, which only this process should read.
         process = await trio.lowlevel.open_process(command, stdin=subprocess.DEVNULL)
         try:
             await trio.sleep_forever()
@@ -124,13 +124,14 @@ async def reload_stdio(command: list[str], folder: Path) -> None:
         nursery.start_soon(_anew_on_changes, folder, relay.serve)
         nursery.start_soon(relay.hand_on)
         async for item in read:
-            # This never waits for a server: only by reading on can this process notice that the client has left.
+            # `from_client` never waits for a server, because only by reading on can this process notice that the client
+            # has left.
             await relay.from_client(item.message)
         nursery.cancel_scope.cancel("the client has left")
 
 
 class Relay:
-    """A relay of messages between one client and a succession of server processes."""
+    """Relays messages between one client and a succession of server processes."""
 
     def __init__(self, client: trio.abc.SendChannel[SessionMessage], parameters: StdioServerParameters) -> None:
         self._client = client
@@ -153,15 +154,15 @@ class Relay:
                 if self._handshake is None:
                     self._ready.set()
                 else:
-                    # The replay keeps the client's id, which is free: the client has its response, and won't use the id
-                    # again.
+                    # The replayed request keeps the client's id. No other request has this id, because the client
+                    # already has the response to its own `initialize`, and won't use the id again.
                     self._replayed = self._handshake.id
                     await write.send(SessionMessage(self._handshake))
                 async for item in read:
                     if isinstance(item.message, TransportFailure):
                         break
                     await self._from_server(item.message)
-            _say("the server has ended; it is restarted when its source changes")
+            _say("the server has ended; it will be restarted when its source changes")
         except (TransportError, trio.BrokenResourceError) as exc:
             _say(f"can't start the server: {exc}")
         finally:
@@ -170,13 +171,18 @@ class Relay:
             # Responses that the client still sends for the old server are dropped: the new one may use the same ids.
             self._asking.clear()
             self._replayed = None
-            # This is shielded, because cancellation is the usual end, and every pending call must still get a response.
+            # The responses are shielded, because this task usually ends by cancellation, and every pending call must
+            # still get one.
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
                 for request_id in unanswered:
-                    await self._refuse(request_id, "the server was restarted because its source changed: call again")
-            # In a cancelled scope the deadline is -inf: this server is being replaced, so calls wait for the next one.
+                    await self._refuse(
+                        request_id, "the server was restarted because its source changed: send the request again"
+                    )
+            # An effective deadline of -inf means that this task was cancelled: the server is being replaced, and calls
+            # wait for the next one.
             if trio.current_effective_deadline() > -float("inf"):
-                # The server failed by itself: further calls are refused at once, until its source changes.
+                # The server failed on its own (it is not being replaced): further calls are refused at once, until its
+                # source changes.
                 self._ready.set()
             else:
                 self._not_ready()
@@ -200,9 +206,13 @@ class Relay:
         try:
             self._waiting.send_nowait(message)
         except trio.WouldBlock:
-            # Anything but a request is dropped, because nothing can be sent in response.
+            # If the queue is full, a request is refused. Any other message is dropped, because it can't be responded
+            # to.
             if isinstance(message, Request):
-                await self._refuse(message.id, f"{MAX_WAITING} messages already wait for the server: call again later")
+                await self._refuse(
+                    message.id,
+                    f"{MAX_WAITING} messages are already waiting for the server: send the request again later",
+                )
 
     async def hand_on(self) -> None:
         """Pass the client's messages on, one after the other, whenever a server is ready."""
@@ -223,7 +233,7 @@ class Relay:
                     self._asked.discard(message.id)
                     await self._refuse(message.id, "the server is not running: its standard error says why")
             case Response() | ErrorResponse():
-                if message.id in self._asking:  # otherwise it is for a server that has been replaced
+                if message.id in self._asking:  # otherwise the response is for a server that has been replaced
                     self._asking.discard(message.id)
                     await self._to_server(message)
             case TransportFailure():
@@ -238,11 +248,11 @@ class Relay:
                 self._replayed = None
                 await self._begin_anew(message)
                 return
-            if message.id not in self._asked:  # refused already, or never asked
+            if message.id not in self._asked:  # the request has been refused, or was never made
                 return
             await self._to_client(message)
-            # This comes last: if this server is replaced while the response still waits for the client, the request is
-            # refused.
+            # The id is removed only after the response has been handed to the client: if this server is replaced before
+            # that, the request is refused.
             self._asked.discard(message.id)
             return
         if isinstance(message, Request):
@@ -257,7 +267,7 @@ class Relay:
             await self._to_server(Notification(INITIALIZED))
         self._ready.set()
         declared: Any = response.result.get("capabilities") if isinstance(response, Response) else None
-        # The changed server may offer something else, so the client is told to list it again.
+        # The changed server may offer other tools, prompts and resources, so the client is told to list them again.
         for name in LISTS:
             feature = declared.get(name) if isinstance(declared, dict) else None
             if self._confirmed and isinstance(feature, dict) and feature.get("listChanged"):

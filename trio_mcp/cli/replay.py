@@ -13,7 +13,7 @@ from trio_mcp.cli.targets import single_target
 from trio_mcp.cli.text import clean_line, dumps
 
 if TYPE_CHECKING:
-    # This is imported late, because it needs an extra.
+    # At run time, this module is imported only where it is used, because it needs an extra.
     from trio_mcp.conformance.replay import Replayed
 
 __all__ = ["run"]

@@ -45,9 +45,9 @@ async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: Pro
 
         async def listen() -> None:
             nonlocal status
-            status = 128 + await anext(signals)  # as shells report it: see `exits`
+            status = 128 + await anext(signals)  # the status that shells report for a signal: see `exits`
             stop.set()
-            # The bar is cleared, because otherwise the message would follow it on the same line.
+            # The progress bar is cleared, because otherwise the message would follow the bar on the same line.
             bar.clear()
             if status == INTERRUPTED:
                 print("Stopping. Press Ctrl-C again to stop at once.", file=sys.stderr)
@@ -60,7 +60,7 @@ async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: Pro
                 return await work(stop), status
         finally:
             bar.clear()
-    # Only the cancellation of the scope leads here, so there was a second signal, and there is no report.
+    # The block has not returned, so its scope was cancelled: there was a second signal, and there is no report.
     raise Exit("", status)
 
 

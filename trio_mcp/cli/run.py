@@ -21,7 +21,7 @@ from trio_mcp.cli.loading import load_server
 from trio_mcp.cli.messages import near_file
 from trio_mcp.server.base_server import TRANSPORTS, BaseServer, core_of
 
-if TYPE_CHECKING:  # imported late, because most servers are not protected
+if TYPE_CHECKING:  # imported at run time only if tokens are checked, because most servers check none
     from trio_mcp.auth.server.resource import ResourceServer
 
 __all__ = ["bridge", "run"]
@@ -57,13 +57,13 @@ def run(options: argparse.Namespace) -> int:
 
 def bridge(options: argparse.Namespace) -> int:
     """Serve everything that another server offers, over another transport or in another era."""
-    # These are imported here, because `run` needs no client.
+    # The client is imported only by this function, because `run` needs none.
     from trio_mcp.cli.targets import traced
     from trio_mcp.proxy.proxy_server import ProxyServer
 
     for name in ("root", "timeout", "log_level"):
         if getattr(options, name):
-            raise Exit(f"{_flag(name)} is not for bridge: the bridge's clients decide that")
+            raise Exit(f"{_flag(name)} does not apply to bridge, because each client of the bridge makes this choice")
 
     def proxy() -> BaseServer:
         try:
@@ -79,8 +79,8 @@ def _reload(options: argparse.Namespace) -> int:
     from trio_mcp.cli.reporting import until_signalled
 
     source = Path(options.server.partition(":")[0])
-    # The file is checked here: otherwise the child process would report that it is missing, and this process would wait
-    # for the file to appear.
+    # A missing file is reported by this process: the child process would report it, too, but then this process would
+    # wait for the file to appear.
     if source.suffix == ".py" and not source.is_file():
         raise Exit(f"there is no file {str(source)!r}{near_file(str(source))}")
     if options.transport != "stdio" and options.port == 0:
@@ -88,13 +88,13 @@ def _reload(options: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "trio_mcp", "run", options.server, "--transport", options.transport]
     for name, value in _given(options).items():
         flag = _flag(name)
-        # `--flag=value` in one word: a value may begin with a dash.
+        # The flag and its value are joined by `=` into one word, because a value may begin with a dash.
         command += [flag] if value is True else [f"{flag}={each}" for each in (value if name in LISTS else [value])]
     if options.log_level is not None:
         command.append(f"--log-level={options.log_level}")
     if options.file_arguments:
         command += ["--", *options.file_arguments]
-    # A module is imported from the current directory, as with `python -m`.
+    # A module is imported from the current directory, as with `python -m`, so that is the folder to watch.
     folder = source.resolve().parent if source.suffix == ".py" else Path.cwd()
     serve_again = reload_stdio if options.transport == "stdio" else reload_process
     received = trio.run(until_signalled, partial(serve_again, command, folder))
@@ -102,7 +102,7 @@ def _reload(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -> int:
-    """Serve in this process, until the client leaves or a signal arrives.
+    """Run a server in this process, until the client leaves or a signal arrives.
 
     Args:
         options: The command line.
@@ -113,24 +113,26 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     # Options without effect are refused, since users would rely on them, for example on --allowed-host with stdio.
     for name in given:
         if name not in OPTIONS.get(transport, given):
-            raise Exit(f"{_flag(name)} is not for --transport {transport}")
-    # The server is made last: importing the file may take long, or fail for its own reasons.
+            raise Exit(f"{_flag(name)} does not apply to --transport {transport}")
+    # The server is made only after the options have been checked, because importing its file may take long, or fail for
+    # its own reasons.
     server = make_server()
     if transport not in TRANSPORTS:
         meant = did_you_mean(transport, TRANSPORTS) or f"; the transports are: {', '.join(TRANSPORTS)}"
         raise Exit(f"there is no transport {transport!r}{meant}")
     if transport == "stdio" and sys.stdin.isatty():
-        # Without this message the program would seem to hang.
+        # Without a message that it waits for input, the program would seem to hang.
         print(
             f"trio-mcp {options.command}: waiting for JSON-RPC messages on standard input, as an MCP host sends them;"
-            " Ctrl-C ends this. To try a server, use `trio-mcp inspect` and `trio-mcp call`.",
+            " press Ctrl-C to stop. To try a server, use `trio-mcp inspect` and `trio-mcp call`.",
             file=sys.stderr,
         )
     address = _address(given)
     _check_scopes(server, transport, given)
     with _event_store(given):
         try:
-            # A bridge refuses its `--log-level`, which means the level of the other server, so None is passed here.
+            # For a bridge `log_level` is always None: its `--log-level` would mean the other server's level, and is
+            # refused.
             server.run(transport, log_level=options.log_level, **address, **_settings(transport, address, given))
         # Python raises OverflowError for a port number of more than 16 bits.
         except (OSError, OverflowError) as exc:
@@ -173,7 +175,8 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
 
     given["event_store"] = store = SqliteEventStore(path := given["event_store"])
     try:
-        # `server.run` starts another Trio run later; the store is not tied to a particular run.
+        # The store is opened in a Trio run of its own, although `server.run` starts another one: the store is not tied
+        # to a run.
         trio.run(store.__aenter__)
     except (OSError, sqlite3.Error) as exc:
         raise Exit(f"can't use {path} as an event store: {exc}") from None
@@ -205,10 +208,12 @@ def _tcp(
 
     if key is not None and certificate is None:
         raise Exit("--key needs --certificate")
-    # This is checked here, so that the usage error names options of the command line. `localhost` is the only name that
-    # counts as local: other names would have to be resolved first, and few servers are given one.
+    # The host is checked here, so that the usage error names options of the command line. `localhost` is the only name
+    # that counts as local: other names would have to be resolved first, and few servers are given one.
     if not (certificate or allow_remote or host in (None, "localhost") or is_loopback(str(host))):
-        raise Exit(f"{host} can be reached from other machines: add --certificate for TLS, or --allow-remote")
+        raise Exit(
+            f"the address {host} can be reached from other machines: add --certificate for TLS, or --allow-remote"
+        )
     if certificate is None:
         return {"allow_remote": allow_remote}
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -237,16 +242,17 @@ def _endpoint(transport: str, address: dict[str, Any], given: dict[str, Any]) ->
     from trio_mcp.http.server.options import HttpOptions
 
     if given.get("runner") == "httptools":
-        # The parser is tried here, so that a missing extra is a usage error; the runner looks for it only later.
+        # The import of httptools is tried before serving, so that a missing extra is a usage error: the runner imports
+        # it only later.
         from trio_mcp.http.runner.h1.parsers import httptools_parser
 
         try:
             httptools_parser()
-        except RuntimeError as exc:  # an extra that is not installed
+        except RuntimeError as exc:  # the extra with the parser is not installed
             raise Exit(str(exc)) from None
     auth = _protection(**{name: given.pop(name, None) for name in PROTECTED})
     settings = {LISTS.get(name, name): value for name, value in given.items()}
-    # For sse and websocket, the setting for `--path` has another name.
+    # For sse and websocket, the setting that corresponds to `--path` has another name.
     if transport in ("sse", "websocket") and "path" in settings:
         settings[f"{transport}_path"] = settings.pop("path")
     try:
@@ -264,9 +270,9 @@ def _protection(
     if auth_issuer is None and auth_resource is None and auth_scope is None:
         return None
     if auth_issuer is None:
-        raise Exit("--auth-issuer is missing: the URL of the authorization server whose tokens are admitted")
+        raise Exit("--auth-issuer is required: give the URL of the authorization server whose tokens are admitted")
     if auth_resource is None:
-        raise Exit("--auth-resource is missing: the URL by which clients reach this server, such as https://host/mcp")
+        raise Exit("--auth-resource is required: give the URL by which clients reach this server")
     from trio_mcp.auth.server.resource import ResourceServer
 
     try:

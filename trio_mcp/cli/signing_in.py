@@ -1,4 +1,4 @@
-"""How commands that connect to a URL sign in: with stored logins, or by asking a person."""
+"""Let commands that connect to a URL sign in: with stored logins, or by asking a person."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
         how: The value of ``--auth``; None to open a browser if there is a terminal.
         before: Called before anything is shown.
     """
-    # These are imported late, because a command that connects to no URL need not load them.
+    # These modules are imported only when this function runs, because a command that connects to no URL does not need
+    # them.
     from trio_mcp import auth
     from trio_mcp.auth.client.terminal import show_code
 
-    # Without a terminal there may be no person to ask, and a script must not wait for one: the command fails with an
-    # exit status of its own.
+    # Without a terminal there may be no person to ask, and a script must not wait for one. So the command fails, with
+    # an exit status of its own.
     how = how or ("browser" if has_terminal() else "stored")
-    # An `OAuth` without a redirect URI lets the person enter a code elsewhere.
+    # An `OAuth` without a redirect URI lets the person enter a code in a browser on any device.
     if how == "device":
 
         async def shown_code(step: ShowCode) -> None:
@@ -63,7 +64,7 @@ def signed(target: Configured, how: str | None, before: Callable[[], object]) ->
     If ``how`` is ``"off"``, no token is sent at all.
     """
     ways = target.targets if isinstance(target, FailoverParameters) else [target]
-    # The value off overrides a configuration as well: no token at all is sent.
+    # "off" removes even the authorization that a configuration asks for, so that no token at all is sent.
     if how == "off":
         bare = [attrs.evolve(way, auth=None) if isinstance(way, HttpServerParameters) else way for way in ways]
         return attrs.evolve(target, targets=bare) if isinstance(target, FailoverParameters) else bare[0]
@@ -80,9 +81,11 @@ def with_stored_token(target: Configured) -> Configured:
     if not isinstance(target, HttpServerParameters):
         return target
     fields = {} if target.auth is None else trio.run(_fields, target.auth, http_url(target.url))
-    # A proof is valid for one request, but these headers are sent with every request.
+    # A DPoP proof is valid for one request only, but these headers are sent with every request.
     if "DPoP" in fields:
-        raise Exit(f"the login at {target.url} is bound to a key, which this command can't use; add --auth off")
+        raise Exit(
+            f"the login at {target.url} is bound to a key, and this command can't use such a login; add --auth off"
+        )
     return attrs.evolve(target, auth=None, headers={**target.headers, **fields})
 
 

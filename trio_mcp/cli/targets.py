@@ -1,4 +1,4 @@
-"""The server named on the command line, and the connection to it."""
+"""Find the server that the command line names, and connect to it."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from trio_mcp.types.notices import LoggingMessageNotificationParams
 
 __all__ = ["connected", "reached", "single_target", "target_of", "traced"]
 
-# YAML can't be read, but it counts as a configuration, so that the error says so.
+# YAML files can't be read, but they are recognised as configurations, so that the error message says so.
 CONFIGS = (".json", ".jsonc", ".yaml", ".yml")
 
 
 def target_of(options: argparse.Namespace, before: Callable[[], object] = lambda: None) -> Configured:
-    """Return the target for a `Client`; it signs in if its server requires that.
+    """Return the target for a `Client`; connecting to the target signs in if the server requires that.
 
     Args:
         options: The command line.
@@ -102,7 +102,7 @@ def _configured_auth(how: str | None, before: Callable[[], object], settings: ob
 
 def _named(name: str, arguments: Sequence[str], variables: dict[str, str], make_auth: MakeAuth) -> Configured:
     file = name.partition(":")[0]
-    # Configurations are recognised first: `mcp.json` could also be a module of the official SDK.
+    # Configurations are recognised first, because `mcp.json` could also be a module of the official SDK.
     is_elsewhere = "://" in name or file.lower() in ("tcp", "tls", "unix") or name.partition("#")[0].endswith(CONFIGS)
     if not is_elsewhere and (file.endswith(".py") or _is_module(name)):
         if file.endswith(".py") and not os.path.isfile(file):
@@ -120,7 +120,7 @@ def _named(name: str, arguments: Sequence[str], variables: dict[str, str], make_
 
 def _is_module(name: str) -> bool:
     match = MODULE.fullmatch(name)
-    # A bare word may also be a mistyped command, so it counts as a module only if there is one. Only the topmost
+    # A bare word may also be a mistyped command, so it counts as a module only if that module exists. Only the topmost
     # package is looked for, because a module in it could not be found without importing the package.
     return match is not None and (match[2] is not None or _is_importable(match[1].partition(".")[0]))
 
@@ -137,12 +137,12 @@ def reached(name: str, variables: dict[str, str], make_auth: MakeAuth) -> Config
     """Return the target that a URL, or an entry of a configuration, describes.
 
     Args:
-        name: The word of the command line.
+        name: The command-line argument that names the server.
         variables: The variables of the configuration.
         make_auth: Reads the ``"auth"`` of the entry.
 
     Raises:
-        Exit: If the word names no target.
+        Exit: If the argument names no target.
         ConfigError: If the configuration is invalid.
     """
     # URLs are recognised first, since they may end in `.json` as a configuration does.
@@ -170,7 +170,7 @@ def _configured(path: str, name: str, variables: dict[str, str], make_auth: Make
     config = read_config(path, variables=variables, make_auth=make_auth)
     if not name and len(config.names) != 1:
         raise Exit(f"{path} does not have exactly one server: give {path}#NAME; its servers are: {config.listed}")
-    # Only this entry is read: the others may be invalid, or lack their variables.
+    # Only the entry of the named server is read: the others may be invalid, or lack their variables.
     return config.target(name or config.names[0])
 
 
@@ -214,13 +214,14 @@ async def connected(
         # the right one.
         if not is_open and exc.returncode and exc.stderr_tail.rpartition("\n")[2].startswith("trio-mcp run: "):
             raise Exit("", exc.returncode) from None
-        # The error is shown without quoting the process's standard error, which has already gone to ours.
+        # The error is shown without quoting the standard error of the server's process, which the user has already
+        # seen.
         shown = ProcessExited(exc.command, exc.returncode)
         shown.answered = exc.answered
         raise shown from None
     except HttpError as exc:
         url = exc.target.partition(" ")[2].rstrip("/")
-        # Our own servers already name the endpoint in the body.
+        # No hint is added if the body of the response already names the endpoint, as that of our own servers does.
         if exc.status == HTTPStatus.NOT_FOUND and not urlsplit(url).path and "/mcp" not in exc.excerpt:
             raise Exit(f"{exc}; did you mean {url}/mcp?", NO_CONNECTION) from None
         raise

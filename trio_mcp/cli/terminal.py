@@ -1,4 +1,4 @@
-"""The user's terminal: a dialogue for a server's questions (`client/elicitation`), and a progress bar."""
+"""Ask the user a server's questions on the terminal (`client/elicitation`), and show the progress of requests."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Dialogue", "FormScript", "ProgressBar", "has_terminal"]
 
-MAX_LINE = 64 * 1024  # bytes (arbitrary): longer than any typed line, and a limit on the memory that a paste can fill
-# An arbitrary choice, which leaves most of an 80-column line for the message.
+MAX_LINE = 64 * 1024  # in bytes (arbitrary): longer than any typed line, but a paste can't fill the memory
+# The length of the bar is arbitrary: it leaves most of an 80-column line for the message.
 BAR_LENGTH = 24
 
 
@@ -135,14 +135,15 @@ class Dialogue:
         return text
 
     async def _line(self) -> str:
-        # No thread is used: one that waits for a terminal can be neither stopped nor abandoned when the program ends.
+        # No thread is used, because one that waits for a terminal can be neither stopped nor abandoned when the program
+        # ends.
         descriptor = sys.stdin.fileno()
-        # Bytes beyond a line stay for the next question: one read may return several lines.
+        # One read may return several lines, so the bytes after the first line are kept for the next question.
         while b"\n" not in self._typed:
             await trio.lowlevel.wait_readable(descriptor)
             # The bytes are not read through `sys.stdin`: its buffer would hide bytes from `wait_readable`.
             typed = os.read(descriptor, 4096)
-            if not typed or len(self._typed) > MAX_LINE:  # Ctrl-D, or the terminal is closed
+            if not typed or len(self._typed) > MAX_LINE:  # Ctrl-D, a closed terminal, or too long a line
                 _say("")
                 self._typed = b""
                 raise _Stopped("cancel")
@@ -180,7 +181,11 @@ class FormScript:
             values = "|".join(choices_of(fields.get(name, {}))) or "VALUE"
             problems.append(f"the field {name!r} is missing: add --answer {name}={values}")
         if not (filled.agreed or problems):
-            names = f"nothing is given for its fields ({', '.join(fields)})" if fields else "it only asks you to agree"
+            names = (
+                f"nothing is given for the form's fields ({', '.join(fields)})"
+                if fields
+                else "the form only asks you to agree"
+            )
             problems.append(f"{names}: add --answer {AGREE}=yes to send it as it is")
         if not problems:
             _say(f"  {_answered(filled.content)}")
@@ -199,7 +204,7 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-# The keywords that forms may use according to the specification (`client/elicitation`, Requested Schema).
+# The keywords that the specification allows in forms, with their descriptions (`client/elicitation`, Requested Schema).
 LIMITS = (
     ("minLength", "at least {} character{s}"),
     ("maxLength", "at most {} character{s}"),

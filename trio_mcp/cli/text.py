@@ -1,4 +1,4 @@
-"""Text for people: texts from a server, JSON and blocks of content, made safe for a terminal."""
+"""Format texts from a server, JSON and blocks of content for people, so that they are safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["block_text", "clean", "clean_line", "decoded", "dumps", "paragraph",
 
 # The width is fixed, so that output is the same in a terminal and in a file.
 WIDTH = 80
-# Invisible characters, some of which can reorder or hide the text around them (UAX #9).
+# The Unicode categories of invisible characters, some of which can reorder or hide the text around them (UAX #9).
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 

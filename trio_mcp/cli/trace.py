@@ -49,7 +49,7 @@ MAX_SHOWN = 500
 MAX_OPEN = 1000
 """How many requests without a response are remembered at most (arbitrary): cancelled ones may never get a response."""
 CONNECT_TIMEOUT = 30.0
-"""How many seconds connecting over HTTP may take, as without a trace; the session limits all other waits."""
+"""How many seconds connecting over HTTP may take: the same as without a trace. The session limits all other waits."""
 
 SENT, RECEIVED, NOTE = "-->", "<--", "***"
 
@@ -65,7 +65,7 @@ class Trace:
         self._before = before
         self._began: float | None = None
         self._open: dict[RequestId, tuple[str, float]] = {}
-        # All links share one masker, so that a session keeps the name that replaces its id.
+        # All links share one masker, so that a session's id is replaced by the same name on each of them.
         self._masker = Masker()
 
     def of(self, target: Configured) -> Target:
@@ -84,7 +84,7 @@ class Trace:
 
     def head(self, mark: str, line: str, headers: Mapping[str, str] | None = None) -> None:
         """Write the head of an HTTP message."""
-        # The masker recognises headers as pairs in a list of this name.
+        # The masker recognises header fields only as pairs in a list that is called "headers".
         shown = self._masker.value({"headers": [[*each] for each in (headers or {}).items()]})["headers"]
         self._write(mark, mask_text(line), "".join(f"\n{name}: {value}" for name, value in shown))
 
@@ -131,7 +131,7 @@ class Trace:
             rest = f"{rest[:MAX_SHOWN]}… ({len(rest):,} characters)"
         self._before()
         time = paint(f"{now - self._began:8.3f} s", "aside", sys.stderr)
-        # A peer's text must not look like lines of this trace.
+        # Line breaks in a peer's text are removed or indented, because the text must not look like lines of this trace.
         what, rest = clean_line(shorten(what, MAX_SHOWN)), clean(rest).replace("\n", f"\n{' ' * 14}")
         print(f"{time} {mark} {paint(what, style, sys.stderr)}{rest}", file=sys.stderr, flush=True)
 
@@ -176,7 +176,7 @@ class _TracedHttp(HttpConnector):
 
     @contextlib.asynccontextmanager
     async def _http(self) -> AsyncIterator[Link]:
-        import httpx  # noqa: ASYNC127 - it takes a moment, before anything else runs
+        import httpx  # noqa: ASYNC127 - the import takes a moment, but nothing else runs yet
 
         from trio_mcp.http.client.door import sse_client
         from trio_mcp.http.client.proxies import proxy_of
@@ -184,7 +184,7 @@ class _TracedHttp(HttpConnector):
         from trio_mcp.http.client.streamable import streamable_http_client
 
         connect = sse_client if self.parameters.kind == "sse" else streamable_http_client
-        # The link limits its connections itself.
+        # httpx need not limit the connections, because the link itself limits them.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         async with (
             httpx.AsyncClient(

@@ -1,4 +1,4 @@
-"""Results cached for as long as the server allows (`server/utilities/caching`, 2026-07-28)."""
+"""Cache results for as long as the server allows (`server/utilities/caching`, 2026-07-28)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 __all__ = ["CacheStatistics", "RequestInFlight", "ResponseCache"]
 
 MAX_TTL_MS = 365 * 24 * 3600 * 1000  # a year (arbitrary): a hostile `ttlMs` must not overflow the clock
-# An estimate of the size of an entry with its key in CPython, rather too large than too small.
+# An estimate for CPython, too large rather than too small.
 OVERHEAD = 500
 """Bytes counted for an entry in addition to its key and its result, for Python's own objects."""
 
@@ -32,14 +32,14 @@ Question: TypeAlias = tuple[str, str, str | None]
 """The identity of a request: the revision, the method, and the cursor or the URI."""
 
 
-# A class serves as the marker: no principal that a program can pass is equal to it.
+# The class itself is used as the owner, because no principal that a program can pass is equal to it.
 class _Everybody:
     """The owner of public entries."""
 
 
 @attrs.frozen
 class _Entry:
-    result: bytes  # parsed again for each caller, so that none can change what the next one gets
+    result: bytes  # parsed again for each caller, so that no caller can change what the next one gets
     fresh_until: float
     size: int
 
@@ -97,7 +97,7 @@ class ResponseCache:
         return len(self._entries)
 
     def statistics(self) -> CacheStatistics:
-        """Return the size of the cache now. Cheap: it only reads counters."""
+        """Return the size of the cache now. This is cheap: it only reads counters."""
         return CacheStatistics(len(self._entries), self._bytes, len(self._flights))
 
     def clear(self) -> None:
@@ -119,24 +119,25 @@ class ResponseCache:
         Raises:
             ValueError: If the cache is already bound to another server.
         """
-        # Only the URL counts: a plain string and parameters with other headers can name the same server.
+        # Only the URL is compared, because a plain string and parameters with different headers can name the same
+        # server.
         server = target.url if isinstance(target, HttpServerParameters) else target
-        # Two servers may use the same names and URIs: an entry of one must not be used for the other.
+        # Two servers may use the same names and URIs, so an entry from one must not be used for the other.
         if self._server is not None and self._server != server:
-            raise ValueError("a ResponseCache is for one server: give a client of another target a cache of its own")
+            raise ValueError("a ResponseCache is for one server: give the client of another server its own cache")
         self._server = server
 
     def find(self, question: Question, owner: Hashable, *, stale: bool = False) -> Any:
-        """Return the caller's own copy of a cached result that may be used now; None if no such result is cached."""
+        """Return the caller's own copy of a cached result that may be used now, or None if no such result is cached."""
         self._check_run()
         now = trio.current_time()
         for who in (owner, _Everybody):
-            # The caller's own entry takes precedence.
+            # The caller's own entry is looked up first, so it takes precedence over a public one.
             entry = self._entries.get((who, question))
             if entry is None:
                 continue
             if now < entry.fresh_until + (self._grace if stale else 0.0):
-                # The entry was used last, so it is evicted last.
+                # The entry is now the most recently used one, so it is evicted last.
                 self._entries.move_to_end((who, question))
                 return from_json(entry.result)
             if now >= entry.fresh_until + self._grace:
@@ -154,9 +155,10 @@ class ResponseCache:
         self._flights.discard(flight)
 
     def keep(self, flight: RequestInFlight, owner: Hashable, result: dict[str, Any]) -> None:
-        """Cache a result that has just arrived, if the server allows it and has announced no change meanwhile."""
+        """Cache a result that has just arrived, if the server allows it and has announced no change in the meantime."""
         ttl, scope = result.get("ttlMs"), result.get("cacheScope")
-        # "Interim results with resultType input_required are not cacheable"; an invalid ttl counts as 0.
+        # The specification says: "Interim results with resultType input_required are not cacheable". An invalid ttl
+        # counts as 0.
         if flight.spoiled or type(ttl) is not int or ttl <= 0 or result.get("resultType", "complete") != "complete":
             return
         try:
@@ -166,7 +168,8 @@ class ResponseCache:
         question = flight.question
         # Each character of a key counts as four bytes, the most that Python uses for one (PEP 393).
         size = len(data) + len(question[2] or "") * 4 + OVERHEAD
-        # The scope may have changed since an older result was cached, which must not survive under the other owner.
+        # An older result may be cached under the other owner, because its scope may have been different; it must not
+        # survive.
         for who in (owner, _Everybody):
             self._remove((who, question))
         # The old entries are dropped even if the result is too large to be kept: it is newer than they are.
@@ -176,7 +179,7 @@ class ResponseCache:
         key = (_Everybody if scope == "public" else owner, question)
         self._entries[key] = _Entry(data, trio.current_time() + min(ttl, MAX_TTL_MS) / 1000, size)
         self._bytes += size
-        # The entry just added is the last to go, and fits by itself: the loop ends.
+        # The loop ends, because the entry just added is the last to be evicted, and fits by itself.
         while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
             self._remove(next(iter(self._entries)))
 

@@ -107,7 +107,7 @@ class Client(EnteredOnce):
         if timeout is not USE_SESSION:
             # The options are copied, and the copy is checked: the caller's object may be used for several clients.
             options = attrs.evolve(options, calls=attrs.evolve(options.calls, timeout=timeout))
-        # The parts are connected to each other only by what they are given here.
+        # The parts of a client know one another only through the arguments that the client passes to them.
         self._output_schemas = OutputSchemas(self.iter_tools)
         self._subscriptions = Subscriptions(self._output_schemas.changed)
         self._connection = ClientConnection(
@@ -119,7 +119,7 @@ class Client(EnteredOnce):
         self._rounds = InputRounds(self._connection, answers.max_input_rounds)
         self._listening = Listening(self._connection, self._subscriptions)
         if cache is not None:
-            # This raises if the cache belongs to another server.
+            # `attach` raises an error if the cache belongs to another server.
             cache.attach(target)
             self._subscriptions.hooks.append(cache.changed)
 
@@ -133,13 +133,13 @@ class Client(EnteredOnce):
         Closing again does nothing.
 
         Pending calls raise `SessionClosed`. A server process, if there is one, is asked to exit, and killed if it does
-        not. When cancelled, the connection is closed at once, without asking.
+        not. If the call is cancelled, the connection is closed at once, without asking.
         """
         await self._connection.aclose()
 
     @property
     def session(self) -> ClientSession:
-        """The session underneath, for anything that the client has no method for.
+        """The underlying session, for anything that the client has no method for.
 
         Raises:
             LocalProtocolError: If the client has not been entered.
@@ -192,7 +192,10 @@ class Client(EnteredOnce):
         return self._connection.session.server.revision
 
     def statistics(self) -> ClientStatistics:
-        """Return what the client is doing now. Cheap: it reads counters, and visits each open `Client.listen`."""
+        """Return a snapshot of the client.
+
+        This is cheap: it reads counters, and visits each open `Client.listen`.
+        """
         return ClientStatistics(
             session=self._connection.session.statistics() if self._connection.is_open else None,
             subscriptions=len(self._subscriptions),
@@ -364,11 +367,12 @@ class Client(EnteredOnce):
         """
         if limits:
             refuse_unknown(Client.call_tool, limits, CallLimits)
-        adapter = None if result_type is None else adapter_of(result_type)  # before the tool runs: it may raise
+        # The adapter is made before the tool runs, because making it may raise.
+        adapter = None if result_type is None else adapter_of(result_type)
         params = _tool_params(name, arguments)
         if meta is not None:
             self._add_meta(params, meta, f"the call of {name!r}")
-        # The clock is read before the first round, as `total_timeout` covers all of them.
+        # The clock is read before the first round, because `total_timeout` covers all rounds.
         started, refused = trio.current_time(), None
         try:
             result = await self._connection.request("tools/call", params, limits)
@@ -376,7 +380,8 @@ class Client(EnteredOnce):
             refused = exc
         if refused is not None:
             raise await self._output_schemas.refusal(name, refused)
-        # This is tested here, so that a call without rounds, the usual one, needs no further coroutine.
+        # The result is tested before `finish` is called, so that a call without rounds, the usual case, needs no
+        # further coroutine.
         if result.get("resultType") == INPUT_REQUIRED:
             result = await self._rounds.finish("tools/call", params, result, started, limits)
         answer = as_result(result, ToolResult, "tools/call")
@@ -543,8 +548,8 @@ class Client(EnteredOnce):
         self._add_meta(params, meta, f"the request for {uri!r}")
         started = trio.current_time()
         if meta is None:
-            # This is the only call with rounds of input that the cache may serve. A result that asks for input is never
-            # kept.
+            # Of the calls that may need rounds of input, only the reading of a resource may be served by the cache,
+            # which never keeps a result that asks for input.
             result = await self._calls.request("resources/read", uri, params, limits)
         else:  # entries of `meta` may change the result in ways that the cache can't know of
             result = await self._connection.request("resources/read", params, limits)
@@ -770,7 +775,7 @@ class Client(EnteredOnce):
         `RemoteProtocolError` if its response is malformed, `TransportError` if the link is lost. For the exceptions
         that the loop raises, see `Subscription`.
         """
-        # The filter is made here, not on entering, so that a mistake shows where `listen` is called.
+        # The filter is made here rather than on entering, so that a mistake shows where `listen` is called.
         asked = wanted_filter(tools_list_changed, prompts_list_changed, resources_list_changed, resources)
         return self._listening.block(asked, timeout)
 
@@ -800,7 +805,7 @@ class Client(EnteredOnce):
             await trio.lowlevel.checkpoint()
             session.set_log_level(level)
         elif level is None:
-            raise ValueError("level must not be None: a server of the legacy era can't be asked for no messages at all")
+            raise ValueError("level must not be None: a legacy-era server can't be asked to send no log messages")
         else:
             await self._connection.request("logging/setLevel", {"level": level}, {"timeout": timeout})
 
@@ -818,7 +823,7 @@ class Client(EnteredOnce):
             LocalProtocolError: If the client's answers were made without ``roots``, so it has not declared any.
             TransportError: If the link failed or the session was closed; the old roots stay.
 
-        When cancelled, the old roots stay, and the server is not told.
+        If the call is cancelled, the old roots stay, and the server is not notified.
         """
         own = self._connection.inputs.roots
         if own is None:
@@ -830,7 +835,8 @@ class Client(EnteredOnce):
             await self._connection.session.send_notification("notifications/roots/list_changed")
         else:
             await trio.lowlevel.checkpoint()
-        # There was no checkpoint since the notification was handed over, so no task can send the server the old roots.
+        # There has been no checkpoint since the notification was handed over, so no task can send the server the old
+        # roots.
         own.set(new)
 
     # --- what the calls share ----------------------------------------------------------------------------------------
@@ -842,7 +848,8 @@ class Client(EnteredOnce):
             TypeError, ValueError: As `checked_meta` raises them.
         """
         if meta is not None:
-            # These are only the caller's entries: the era adds the protocol's own when the request is sent.
+            # Only the caller's entries are added here. The protocol's own are added when the request is sent, according
+            # to the era.
             params["_meta"] = checked_meta(meta, what, of_request=True, revisions=(self.protocol_version,))
 
 
@@ -853,7 +860,8 @@ def _tool_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, An
     if arguments is not None:
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments must be a mapping, got {type(arguments).__name__}")
-        # The arguments are copied, as plain data: the caller may change its mapping while the request is still queued.
+        # The arguments are copied as plain data, because the caller may change its mapping while the request is still
+        # queued.
         params["arguments"] = as_json(dict(arguments), f"the arguments of {name!r}")
     return params
 

@@ -1,4 +1,4 @@
-"""A client's connection, which is opened, negotiated and closed as one block, and the requests sent over it."""
+"""Open, negotiate and close a client's connection as one block, and send requests over it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from trio_mcp.types.versions import LEGACY_REVISIONS
 __all__ = ["ClientConnection", "merged"]
 
 CONNECT_TIMEOUT = 30.0
-"""Seconds that connecting may take by default. Generous, as the first start of a server may install packages."""
+"""Seconds that connecting may take by default. It is generous, as a server's first start may install packages."""
 
 
 class ClientConnection:
@@ -66,14 +66,15 @@ class ClientConnection:
         self.inputs = inputs
         self.stopwatch = Stopwatch()
         self._subscriptions = subscriptions
-        # Everything is checked here, so that entering fails only for reasons outside the program.
+        # All arguments are checked in the constructor, so that entering the client fails only for reasons outside the
+        # program.
         given = settings["capabilities"]
         self._capabilities = {} if given is None else dict(as_object(given, "capabilities"))
         if "extensions" in self._capabilities:
             self._capabilities["extensions"] = checked_extensions(self._capabilities["extensions"], "client")
         if options.calls.result_types and not self._capabilities.get("extensions"):
             raise ValueError(
-                'result_types belong to extensions that the client declares: pass capabilities={"extensions": …} too'
+                'result_types are only for extensions that the client declares: pass capabilities={"extensions": …} too'
             )
         self._open_link = link_factory(target)
         self._extensions: dict[str, Any] = {}
@@ -84,7 +85,8 @@ class ClientConnection:
         self._limit, self._patience = _limit_of_connecting(
             options.calls, several=isinstance(self._open_link, FailoverConnector)
         )
-        # A server that ignores the probe, as some legacy ones do, has at least half of the time left for the handshake.
+        # The probe may take at most half of the time for connecting. If a server ignores it, as some legacy servers do,
+        # the other half is left for the handshake.
         probing = min(options.calls.probe_timeout, self._patience / 2)
         self._options = attrs.evolve(options, calls=attrs.evolve(options.calls, probe_timeout=probing))
         self._log_level = settings["log_level"]
@@ -105,21 +107,22 @@ class ClientConnection:
         """Stay connected while the block runs."""
         self._entered = True
         async with background_nursery(self.aclose) as nursery:
-            # Another task enters the context managers: if they were nested in the caller's task, only that task could
-            # close them, in their order.
+            # A background task enters the context managers. If the caller's task entered them, only that task could
+            # close them, and only in the order of their nesting.
             await start(nursery, self._stay_connected)
             yield
 
     async def _stay_connected(self, task_status: trio.TaskStatus[None]) -> None:
         """Run the whole connection in one task, so that any other task can close it at any time."""
         session: ClientSession | None = None
-        # This task, and those that it starts, use this clock for all time limits of the client.
+        # This task and the tasks that it starts use `self.stopwatch` for all of the client's time limits.
         STOPWATCH.set(self.stopwatch)
         probing = Probing()
         PROBING.set(probing if self._mode == "auto" else None)
         try:
             with self._scope:
-                # One deadline covers starting the process, connecting and negotiating. It is lifted after that.
+                # One deadline covers starting the process, connecting and negotiating. It is lifted once the session is
+                # negotiated.
                 with self.stopwatch.limit(self._patience) as connecting:
                     async with self._open_link() as link:
                         if isinstance(link.write, WriteEnd):
@@ -135,9 +138,9 @@ class ClientConnection:
                         session.on_notice = partial(self._noticed, session)
                         session.while_probing = probing.asking
                         if self._ways is not None:
-                            session.max_faults = inf  # each way to the server has its own bound, and fails alone
-                        # The answers are attached before the session reads anything: a legacy server may ask as soon as
-                        # it is initialized.
+                            session.max_faults = inf  # each way to the server has its own limit, and fails alone
+                        # The client's callbacks are attached before the session reads anything: a legacy server may
+                        # send requests as soon as it is initialized.
                         self.inputs.attach(session)
                         async with session:
                             try:
@@ -146,18 +149,19 @@ class ClientConnection:
                                 exc.answered = False
                                 raise
                             probing.end(legacy=not session.modern)
-                            # From here on the session's own timeouts apply.
+                            # Once the session is negotiated, only its own timeouts apply.
                             connecting.deadline = inf
-                            # Calls can't be made before this: they need to know the revision.
+                            # The session is made available to calls only after the negotiation, because calls need the
+                            # negotiated revision.
                             self._session = session
                             task_status.started()
                             await self._stop.wait()
-                # By now the link has been closed, and the process, if there is one, has ended.
+                # At this point the link has been closed, and the process, if there is one, has ended.
                 if connecting.cancelled_caught:
                     raise TransportError(self._no_answer(session))
         finally:
             probing.end()
-            # The event is set even if connecting failed: a concurrent `aclose` waits for it.
+            # The event is set even if connecting failed, because a concurrent `aclose` may be waiting for it.
             self._ended.set()
 
     def _declared(self, revision: str) -> dict[str, Any]:
@@ -166,7 +170,8 @@ class ClientConnection:
         return merged({"extensions": self._extensions}, given) if self._extensions else given
 
     async def _negotiate(self, session: ClientSession) -> None:
-        # No request here has a timeout of its own: a slow server may use all of the time that connecting may take.
+        # The requests of the negotiation have no timeouts of their own, so that a slow server may use all of the time
+        # that connecting may take.
         if self._mode == "auto":
             # A server known to be legacy is not probed: the probe would cost a round trip, or a timeout.
             known = isinstance(self._open_link, HttpConnector) and self._open_link.is_legacy
@@ -178,12 +183,12 @@ class ClientConnection:
             # `initialize` only proposes a revision; the server may choose another one.
             if server.revision != self._mode:
                 raise NegotiationError(
-                    f"the server speaks {server.revision}, not {self._mode!r} as mode={self._mode!r} asks for",
+                    f"mode={self._mode!r} requires that revision, but the server chose {server.revision!r}",
                     (server.revision,),
                 )
         else:
             await session.discover(self._mode, timeout=None)
-        # In the modern era nothing is sent: each request names the level in its `_meta`.
+        # In the modern era, `logging/setLevel` is not sent, because each request states the level in its `_meta`.
         if self._log_level is not None and not session.modern and declares(session.server.capabilities, "logging"):
             await session.send_request("logging/setLevel", {"level": self._log_level}, timeout=None)
 
@@ -198,11 +203,13 @@ class ClientConnection:
         if not self._entered:
             await trio.lowlevel.checkpoint()
             return
-        # Closing is a request to the background task, not a cancellation of the block: any task may close the client.
+        # Any task may close the client, so this method asks the background task to close the connection, and does not
+        # cancel the caller's block.
         self._stop.set()
         try:
             await self._ended.wait()
-        # The caller does not wait for a graceful end any more. The background task unwinds by itself.
+        # The caller has stopped waiting for a graceful close, so the background task is cancelled. It unwinds by
+        # itself.
         except trio.Cancelled:
             self._scope.cancel("the client is closed")
             raise
@@ -240,16 +247,17 @@ class ClientConnection:
         self, method: str, params: BaseModel | Mapping[str, Any] | None, limits: CallLimits
     ) -> dict[str, Any]:
         """Send a request of any method through the middleware; see `Client.request`."""
-        # The attribute is tried first, which saves the property's check on every request.
+        # The attribute is tried before the property, which saves the property's check on every request.
         session = self._session or self.session
         if not self._middleware:
-            return await session.send_request(method, params, **limits)  # the usual case, without further coroutines
+            # Without middleware, which is the usual case, no other coroutine is needed.
+            return await session.send_request(method, params, **limits)
         plain = {} if params is None else dict(as_object(params, "params"))
-        # The call has a copy of the parameters, which a middleware may change in place.
+        # The call gets its own copy of the parameters, because a middleware may change them in place.
         call = OutgoingCall(method, plain, session.server.revision)
 
         async def send() -> dict[str, Any]:
-            # No checkpoint may come between here and where the session takes the id, or another call could take it.
+            # There must be no checkpoint before `send_request` takes the id, or another call could take the same one.
             call.request_id = session.next_request_id
             before = None if self._ways is None else self._ways()
             try:
@@ -259,7 +267,7 @@ class ClientConnection:
                     now = self._ways()
                     call.way, call.switches = now.carrier, now.switches - before.switches
 
-        # A middleware may respond without any checkpoint, so a call in a cancelled scope has to end here, before the
+        # A middleware may respond without any checkpoint. So a call in a cancelled scope has to be cancelled before the
         # middleware takes effect.
         await trio.lowlevel.checkpoint_if_cancelled()
         result = await self.through(call, send)
@@ -275,7 +283,8 @@ class ClientConnection:
         """Send a call through the middleware that remains after the first ``passed`` functions."""
         if passed == len(self._middleware):
             return send()
-        # The chain is not made beforehand: a middleware may call `call_next` again, to send the request once more.
+        # The middleware gets a function, not a coroutine that was made beforehand, because it may call `call_next`
+        # again to send the request once more.
         return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
 
     def _noticed(self, session: ClientSession, notification: Notification) -> None:
@@ -283,25 +292,30 @@ class ClientConnection:
             self._subscriptions.note(notification, modern=session.modern)
 
     async def _received(self, notification: Notification) -> None:
-        # The session's task for notifications calls this, so a slow callback delays the next notification, and for a
-        # while the calls whose responses came after it (docs/explanation/sessions.md).
+        # The session's notification task runs this method, so a slow callback delays the next notification, and for a
+        # while also the calls whose responses came after this notification (docs/explanation/sessions.md).
         if notification.method == "notifications/message" and self._on_log is not None:
             try:
                 message = LoggingMessageNotificationParams.from_wire(notification.params or {})
             except ValidationError as exc:
-                raise RemoteProtocolError(f"a malformed log message: {brief(exc)}") from None
+                raise RemoteProtocolError(f"the server sent a malformed log message: {brief(exc)}") from None
             await call_back(self._on_log, message)
         if self._on_message is not None:
             await call_back(self._on_message, notification)
 
 
 def _limit_of_connecting(calls: CallOptions, *, several: bool) -> tuple[str, float]:
-    """Return the name and the seconds of the option that limits connecting, to one or ``several`` ways to a server."""
+    """Return the name and value, in seconds, of the option that limits the time to connect.
+
+    Args:
+        calls: The options of the client's calls.
+        several: Whether there are several ways to reach the server.
+    """
     if calls.connect_timeout is not None:
         return "connect_timeout", calls.connect_timeout
-    # A caller that waits no longer than this for a response does not mean to wait longer for a server that never
-    # starts. A larger timeout says that a tool is slow, and nothing about the start. A client with several ways to its
-    # server needs time to give up the first one, and each way has its own limits.
+    # A caller with a short `timeout` for a response does not want to wait longer than that for a server that never
+    # starts. A long `timeout` says that a tool is slow, and nothing about the start. A client with several ways to its
+    # server needs time to give up on the first one, and each way has its own limits, so `timeout` does not apply to it.
     if calls.timeout is not None and calls.timeout < CONNECT_TIMEOUT and not several:
         return "timeout", calls.timeout
     return "connect_timeout", CONNECT_TIMEOUT
@@ -314,6 +328,7 @@ def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in part.items():
             known = whole.get(name)
             both = isinstance(value, Mapping) and isinstance(known, Mapping)
-            # Both modes are declared by `{"elicitation": {"form": {}}}` and `{"elicitation": {"url": {}}}` together.
+            # For example, `{"elicitation": {"form": {}}}` and `{"elicitation": {"url": {}}}` together declare both
+            # modes.
             whole[name] = merged(known, value) if both else value  # type: ignore[arg-type]
     return whole

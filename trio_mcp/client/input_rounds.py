@@ -1,7 +1,7 @@
-"""Rounds of input: a modern server responds with questions, and the request is sent again with the answers.
+"""Answer the questions with which a modern server responds to a request, and send the request again with the answers.
 
-See 2026-07-28 `basic/patterns/mrtr`. Each round is a separate request, with a new id, and passes through the
-middleware.
+See 2026-07-28 `basic/patterns/mrtr`. Each round is a separate request, which has a new id and passes through
+the middleware.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from trio_mcp.session.calls import USE_SESSION, CallLimits
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import INPUT_REQUIRED
 
-if TYPE_CHECKING:  # few servers ask
+if TYPE_CHECKING:  # few servers ask for input, so the module is imported only when one does
     from trio_mcp.types.input_required import InputRequiredResult
 
 __all__ = ["InputRounds", "read_input_required"]
 
-# An arbitrary limit: no user answers more in one go, and each question may occupy a callback.
+# This limit is an arbitrary choice: no user answers more questions in one go, and each question may occupy a callback.
 MAX_INPUT_REQUESTS = 32
 """How many questions a server may ask in one round; all of them are passed to the callbacks at the same time."""
 
-# These are short enough for a server that needs a moment, and long enough not to load one that needs minutes.
+# The pauses before retries without answers are short enough for a server that needs a moment, and long enough not to
+# load a server that needs minutes.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 """The longest wait, in seconds, before a request is sent again although the server asked no questions.
@@ -72,18 +73,19 @@ class InputRounds:
         """
         session = self._connection.session
         if not session.modern:
-            return result  # in the legacy era the field has no meaning
+            return result  # in the legacy era, `resultType` has no meaning
         total = limits.get("total_timeout", USE_SESSION)
         total = session.options.calls.total_timeout if total is USE_SESSION else total
-        # The scope below limits each request by what is left of the total.
+        # One cancel scope limits all requests together, so no single request has a `total_timeout`.
         of_a_round = CallLimits(**{**limits, "total_timeout": None})
         with trio.CancelScope(deadline=inf if total is None else started + total):
             pause = FIRST_PAUSE
-            # The rounds are bounded as well as the time: a call without `total_timeout` must not be kept busy forever.
+            # The number of rounds is limited as well as the time: without `total_timeout`, the server could keep a call
+            # busy forever.
             for _ in range(self._max_rounds):
                 requests, state = read_input_required(method, result)
                 answers = None if requests is None else await self._answer(method, requests)
-                if not requests:  # a server that only polls must not make us spin
+                if not requests:  # without questions, nothing else would delay the next round
                     await trio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
                 # Each round is a new request, through the middleware and with a new id (2026-07-28
@@ -92,9 +94,9 @@ class InputRounds:
                 if result.get("resultType") != INPUT_REQUIRED:
                     return result
             raise RemoteProtocolError(
-                f"the server still asks for input for {method!r} after max_input_rounds={self._max_rounds} rounds"
+                f"the server still asked for input for {method!r} after max_input_rounds={self._max_rounds} rounds"
             )
-        # Only the scope's deadline leads here: the loop either returns or raises.
+        # The loop either returns or raises, so only the scope's deadline can have ended it.
         assert total is not None
         raise RequestTimeout(method, total, "total_timeout")
 
@@ -105,13 +107,15 @@ class InputRounds:
         for key, request in requests.items():
             asked = request.get("method") if isinstance(request, dict) else None
             if not isinstance(asked, str):
-                # The server chose the key, so it is shortened: it must not flood a log.
-                raise RemoteProtocolError(f"input request {key[:100]!r} of {method!r} is malformed")
+                # The key is shortened, because the server chose it and it must not flood a log.
+                raise RemoteProtocolError(f"the input request {key[:100]!r} of {method!r} is malformed")
             try:
                 ready[key] = asked, self._connection.inputs.prepare(revision, asked, request.get("params"))
             except RemoteProtocolError as exc:
-                raise RemoteProtocolError(f"the input {key[:100]!r} of {method!r}: {exc}", exc.code) from None
-        if len(ready) == 1:  # the usual case needs no nursery
+                raise RemoteProtocolError(
+                    f"the input request {key[:100]!r} of {method!r} can't be answered: {exc}", exc.code
+                ) from None
+        if len(ready) == 1:  # a single question, the usual case, needs no nursery
             ((key, (asked, get_answer)),) = ready.items()
             return {key: await _get(key, asked, get_answer)}
         return await _get_all(ready)
@@ -138,7 +142,7 @@ class InputRounds:
         if result.get("resultType") == INPUT_REQUIRED and session.modern:
             from trio_mcp.types.input_required import InputRequiredResult
 
-            # This only checks the result: the caller answers.
+            # The return value is not used: this call only checks the result, because the caller answers the questions.
             read_input_required(method, result)
             return result, as_result(result, InputRequiredResult, method)
         return result, as_result(result, model, method)
@@ -148,8 +152,8 @@ async def _get(key: str, method: str, get_answer: GetAnswer) -> dict[str, Any]:
     try:
         return await get_answer()
     except Exception as exc:
-        # Nothing is sent to the server then: in the modern era a response to a single question can't be an error. The
-        # call fails here instead, and the server's state expires.
+        # If a callback fails, nothing is sent to the server: in the modern era a response to a single question can't be
+        # an error. Instead the client's call fails, and the server's state expires.
         raise InputError(method, key, f"{type(exc).__name__}: {exc}") from exc
 
 
@@ -161,9 +165,10 @@ async def _get_all(ready: Mapping[str, tuple[str, GetAnswer]]) -> dict[str, Any]
         try:
             answers[key] = await _get(key, method, get_answer)
         except InputError as exc:
-            # The error is collected instead of raised, so that the caller gets this exception itself, not a group.
+            # The error is collected, not raised, so that the caller gets this exception itself and not an exception
+            # group.
             failures.append(exc)
-            # The other questions of this round are pointless now: the call fails with the first failure.
+            # The call fails with the first failure, so the other questions of this round need no answer.
             nursery.cancel_scope.cancel("another question of the same round failed")
 
     async with trio.open_nursery() as nursery:
@@ -181,23 +186,26 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
         RemoteProtocolError: If the result is malformed, or asks for too much.
     """
     requests, state = result.get("inputRequests"), result.get("requestState")
-    # Without either, each retry would be the same request, forever.
+    # If there are neither questions nor a state, each retry would be the same request, forever.
     if requests is None and state is None:
-        raise RemoteProtocolError(f"the server asks for input for {method!r} without inputRequests or requestState")
+        raise RemoteProtocolError(
+            f"the server asked for input for {method!r}, but sent neither inputRequests nor requestState"
+        )
     if not isinstance(requests, (dict, type(None))) or not isinstance(state, (str, type(None))):
-        raise RemoteProtocolError(f"the server's request for input for {method!r} is malformed")
+        raise RemoteProtocolError(f"the server's input_required response to {method!r} is malformed")
     if requests is not None and len(requests) > MAX_INPUT_REQUESTS:
         raise RemoteProtocolError(
-            f"the server asks for {len(requests)} inputs at once; the limit is {MAX_INPUT_REQUESTS}"
+            f"the server asked for {len(requests)} inputs at once; the limit is {MAX_INPUT_REQUESTS}"
         )
     return requests, state
 
 
 def _retry(params: dict[str, Any], answers: dict[str, Any] | None, state: str | None) -> dict[str, Any]:
-    """Return the parameters for the next round: with these answers and this state, and nothing of earlier rounds."""
-    # These are made from the first parameters each time: the state of an earlier round must not be sent again.
+    """Return the parameters for the next round, with the given answers and state, but nothing from earlier rounds."""
+    # The parameters are made from those of the first request each time, because the state of an earlier round must not
+    # be sent again.
     again = dict(params)
-    # The answers are left out if the server asked nothing: it only wants its state back.
+    # The answers are left out if the server asked no questions and only wants its state back.
     if answers is not None:
         again["inputResponses"] = answers
     if state is not None:

@@ -1,4 +1,4 @@
-"""`Client.listen` in both eras: streams of 2026-07-28 (`basic/patterns/subscriptions`), or `resources/subscribe`."""
+"""Implement `Client.listen` with streams of 2026-07-28 (`basic/patterns/subscriptions`) or `resources/subscribe`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ __all__ = ["Listening", "ResourceWatches", "wanted_filter"]
 
 LISTEN = "subscriptions/listen"
 
-# The keys are the filter's wire names, so that the names in the result of `to_wire` can be looked up directly.
+# The keys are the wire names of the filter's fields, so that the names in the result of `to_wire` can be looked up
+# directly.
 LEGACY_CAPABILITIES = {
     "toolsListChanged": "tools.listChanged",
     "promptsListChanged": "prompts.listChanged",
@@ -46,15 +47,15 @@ LEGACY_CAPABILITIES = {
 }
 """The capability with which a server of the legacy era declares each notification, keyed by its name in the filter."""
 
-# An arbitrary limit, far above the number of resources that a program watches.
+# The limit is an arbitrary choice, far above the number of resources that a program watches.
 MAX_URIS = 1000
 UNSUBSCRIBE_TIMEOUT = 10.0
 """Seconds that the server has to respond to ``resources/unsubscribe``. Only a new subscription to the same resource
-waits for this."""
+waits for that response."""
 
 SHORTEST = 1.0
-"""Seconds that a subscription must have lasted to be opened again: a server that ends every subscription at once does
-so on purpose."""
+"""How many seconds a subscription must have lasted to be opened again. A server that ends every subscription at once
+does so on purpose."""
 
 UNLIMITED = CallLimits(timeout=None, total_timeout=None)
 
@@ -96,16 +97,16 @@ class Listening:
     async def _listening(
         self, asked: SubscriptionFilter, legacy: SubscriptionFilter | None, limit: float | None
     ) -> AsyncIterator[Subscription]:
-        # This is the usual reason for the cancellation; a timeout below sets another one.
-        reason = "the client no longer listens"
-        # The feed is registered in both eras: statistics count it, and legacy notifications are delivered to all
-        # registered feeds.
+        # The default reason for cancelling the request; a timeout replaces it with another one.
+        reason = "the client is no longer listening"
+        # The feed is registered in both eras, because statistics count it, and because legacy notifications are
+        # delivered to all registered feeds.
         with self._subscriptions.holding(asked) as feed:
-            # The block has its own nursery: leaving the block cancels the request, which tells the server.
+            # The block has its own nursery, so that leaving the block cancels the request, which tells the server.
             async with background_nursery() as nursery:
                 nursery.start_soon(self._hear, feed, legacy)
                 try:
-                    # Only the opening has a time limit: a subscription may stay open as long as the block.
+                    # Only opening the subscription has a time limit: it may then stay open as long as the block.
                     with self._connection.stopwatch.limit(math.inf if limit is None else limit) as waiting:
                         await feed.wait_opened()
                     if waiting.cancelled_caught and limit is not None:
@@ -122,15 +123,15 @@ class Listening:
         except Exception as exc:
             feed.end(exc)
         else:
-            feed.end(None)  # the server ended it itself
+            feed.end(None)  # the server ended the subscription itself
 
     async def _hear_modern(self, feed: Feed) -> None:
         if not self._connection.stopwatch.stoppable:
             await self._subscribed(feed)
             return
-        # A server ends a stream when the token expires, either with a response or by closing the stream. So another
-        # stream is opened, with another token; if the server can't be reached, the subscription ends as the last stream
-        # did.
+        # A server ends a stream when the access token expires, either with a response or by closing the stream. So
+        # another stream is opened, with another token. If the server can't be reached then, the subscription ends as
+        # the last stream did.
         ended: TransportError | None = None
         while True:
             began, end = trio.current_time(), None
@@ -151,7 +152,8 @@ class Listening:
         session = self._connection.session
         call = OutgoingCall(LISTEN, {"notifications": feed.asked.to_wire()}, session.server.revision)
 
-        # This is called before the request is sent: the acknowledgement may arrive before this task runs again.
+        # The session calls `opened` before it sends the request, because the acknowledgement may arrive before this
+        # task runs again.
         def opened(outgoing: OutgoingRequest) -> None:
             call.request_id = outgoing.request.id
             self._subscriptions.opened(feed, outgoing)
@@ -161,8 +163,10 @@ class Listening:
 
         result = await self._connection.through(call, send)
         if result.get("resultType", "complete") != "complete":
-            raise RemoteProtocolError(f"the response to {LISTEN!r} must be complete, not {result['resultType']!r}")
-        # `type(...) is int`, because a boolean, which Python counts as an integer, must not match.
+            raise RemoteProtocolError(
+                f"the resultType of the response to {LISTEN!r} must be 'complete', not {result['resultType']!r}"
+            )
+        # The test is `type(...) is int` because a boolean, which Python counts as an integer, must not match.
         named = as_result(result, SubscriptionsListenResult, LISTEN).meta.get(meta.SUBSCRIPTION_ID)
         if feed.outgoing is None or type(named) is not int or named != feed.outgoing.request.id:
             raise RemoteProtocolError(f"the response to {LISTEN!r} does not name the subscription that it ends")
@@ -171,10 +175,11 @@ class Listening:
         session = self._connection.session
         feed.honor(honored)
         async with self.watches.watching(honored.resource_subscriptions or ()):
-            # The link may have been lost while subscribing; then entering the block raises the error.
+            # If the link was lost while subscribing, the subscription is not acknowledged, and `raise_loss` raises the
+            # error.
             if not session.closed:
                 feed.acknowledge()
-            # The legacy subscription has no request to wait for: it lasts until the link is lost.
+            # A legacy subscription has no request to wait for: it lasts until the link is lost.
             await session.raise_loss()
 
 
@@ -199,8 +204,8 @@ class _Watch:
 class ResourceWatches:
     """The resources to which a client of the legacy era is subscribed (`server/resources`, section Subscriptions).
 
-    That era has one subscription per URI and session, however many blocks want it. So the blocks are counted: the first
-    one subscribes, the last one unsubscribes, and requests about the same URI are sent one at a time.
+    The legacy era has one subscription per URI and session, however many blocks want it. So the blocks are counted: the
+    first one subscribes, the last one unsubscribes, and requests about the same URI are sent one at a time.
 
     Args:
         connection: The client's connection.
@@ -240,7 +245,9 @@ class ResourceWatches:
         watch = self._watches.get(uri)
         if watch is None:
             if len(self._watches) >= MAX_URIS:
-                raise LocalProtocolError(f"a client may subscribe to {MAX_URIS} resources at once; can't add {uri!r}")
+                raise LocalProtocolError(
+                    f"a client may subscribe to at most {MAX_URIS} resources at once; can't add {uri!r}"
+                )
             watch = self._watches[uri] = _Watch()
         # The holder is counted before the server is asked, so that a block that leaves meanwhile does not unsubscribe.
         watch.holders += 1
@@ -251,7 +258,8 @@ class ResourceWatches:
         try:
             await self._connection.request("resources/subscribe", {"uri": uri}, UNLIMITED)
         except McpError:
-            # After a refusal, the server's state is certainly unchanged. Any other failure leaves the question open.
+            # After a refusal, the server's state is certainly unchanged. After any other failure, the subscription may
+            # or may not exist.
             watch.asked = asked_before
             raise
         watch.sure = True
@@ -261,25 +269,29 @@ class ResourceWatches:
         watch.holders -= 1
         if watch.holders:
             return
-        # The entry stays until the server has been told, so that a new holder waits for its turn.
+        # The entry stays until the server has been asked to unsubscribe, so that a block that subscribes again waits
+        # for its turn.
         if not (watch.asked and self._connection.session.start_soon(self._unsubscribe, uri, watch)):
             del self._watches[uri]
 
     async def _unsubscribe(self, uri: str, watch: _Watch) -> None:
         async with watch.turn:
-            if watch.asked and not watch.holders:  # otherwise a block wants it again
+            if watch.asked and not watch.holders:  # otherwise another block wants the subscription again
                 watch.sure = False
-                # The session's limits may be None, and there is no caller who could give up.
+                # The session may have no time limits, and there is no caller who could give up, so this request gets
+                # limits of its own.
                 limits = CallLimits(timeout=UNSUBSCRIBE_TIMEOUT, total_timeout=UNSUBSCRIBE_TIMEOUT)
                 try:
                     await self._connection.request("resources/unsubscribe", {"uri": uri}, limits)
                 except Exception as exc:
-                    # Nothing more can be done; no subscription covers the notifications that may still come.
-                    logger.info("the server has not ended the subscription to %r: %s", uri, exc)
-                # This is set even if the request failed: nothing is retried, and the next holder subscribes in any
+                    # Nothing more can be done. Notifications that still come are ignored, because no subscription of
+                    # the client covers them.
+                    logger.info("ending the subscription to %r failed: %s", uri, exc)
+                # `asked` is reset even if the request failed: it is not retried, and the next holder subscribes in any
                 # case, as the watch is not `sure`.
                 watch.asked = False
-        # This is checked after the wait: by now, a block may use this watch, or another watch may have replaced it.
+        # The entry is checked only after the wait: by now, a block may use this watch, or another watch may have
+        # replaced it.
         if not watch.holders and self._watches.get(uri) is watch:
             del self._watches[uri]
 
@@ -290,7 +302,7 @@ def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: I
     Raises:
         TypeError, ValueError: If an argument is invalid, or nothing is asked for.
     """
-    # The keys are the names of the filter's fields.
+    # The keys are the names of the fields of `SubscriptionFilter`.
     flags = {
         "tools_list_changed": tools,
         "prompts_list_changed": prompts,
@@ -300,7 +312,7 @@ def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: I
         check_flag(name, flag)
     if isinstance(resources, (str, bytes, Mapping)) or not isinstance(resources, Iterable):
         raise TypeError(f"resources must be a list of URIs, got {resources!r}")
-    # The argument is read once, as it may be an iterator, and its items are used twice.
+    # The argument is copied, because it may be an iterator, and its items are used twice.
     given = list(resources)
     for uri in given:
         if not isinstance(uri, str):
@@ -310,7 +322,7 @@ def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: I
     # Each URI is kept once, in the given order.
     uris = list(dict.fromkeys(given))
     if len(uris) > MAX_URIS:
-        raise ValueError(f"a client may listen for {MAX_URIS} resources at once, got {len(uris)}")
+        raise ValueError(f"a client may listen for at most {MAX_URIS} resources at once, got {len(uris)}")
     if not uris and not any(flags.values()):
         raise ValueError("nothing to listen for: pass tools_list_changed=True, resources=[uri] or another filter")
     wanted = {name: True for name, flag in flags.items() if flag}

@@ -1,4 +1,4 @@
-"""Lists that come in pages (`server/utilities/pagination`), and requests whose results may be cached."""
+"""Read lists that come in pages (`server/utilities/pagination`), and send requests that have cacheable results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_PAGES = 1000  # an arbitrary limit, as a server can invent cursors forever
 
 
 class CachedCalls:
-    """Sends those of a client's requests that have cacheable results.
+    """Sends a client's requests that have cacheable results.
 
     Args:
         connection: The client's connection.
@@ -55,20 +55,21 @@ class CachedCalls:
         question = (self._connection.session.server.revision, method, detail)
         kept = cache.find(question, self._owner)
         if kept is not None:
-            await trio.lowlevel.checkpoint()  # a hit must be a checkpoint as well
+            await trio.lowlevel.checkpoint()  # a call must have a checkpoint even if the result is cached
             return cast("dict[str, Any]", kept)
-        # From here on, a change that the server announces keeps this response out of the cache.
+        # The request is announced to the cache: if the server announces a change from now on, its response is not
+        # cached.
         flight = cache.departs(question)
         try:
             result = await self._connection.request(method, params, limits)
             cache.keep(flight, self._owner, result)
             return result
         except McpError as exc:
-            # The cursor is invalid: "discard all cached pages and re-fetch from the beginning"
+            # If a cursor is invalid, a client should "discard all cached pages and re-fetch from the beginning".
             if exc.code == INVALID_PARAMS and detail is not None and method != "resources/read":
                 cache.forget(method)
             raise
-        # An old result is used only if the server could not be asked: it never hides a refusal.
+        # An outdated result is used only if the server could not be asked, and so never hides a refusal.
         except (TransportError, RequestTimeout):
             kept = cache.find(question, self._owner, stale=True)
             if kept is None:
@@ -126,13 +127,13 @@ async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[
     for _ in range(MAX_PAGES):
         try:
             page = await get_page(cursor, timeout=timeout)
-        except CapabilityError:  # raised before anything is sent
+        except CapabilityError:  # the error is raised before anything is sent
             await trio.lowlevel.checkpoint()
             return
         for item in getattr(page, items):
             yield item
-            # Each step of a loop is a checkpoint (docs/design.md, rule 11), including the one that finds the end of the
-            # list.
+            # Each step of an `async for` loop has to be a checkpoint (docs/design.md, rule 11), including the step that
+            # finds the end of the list.
             await trio.lowlevel.checkpoint()
         cursor = page.next_cursor
         if cursor is None:

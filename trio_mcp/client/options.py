@@ -32,7 +32,7 @@ class OutgoingCall:
         method: The method of the request.
         params: The parameters of the request, as plain data.
         protocol_version: The negotiated revision; replacing it has no effect.
-        request_id: The request id used in the last attempt to send it; None before the first.
+        request_id: The id that the request had in the last attempt to send it; None before the first attempt.
         way: For a client with several ways to its server: the name of the way that carried the session when the last
             attempt ended. Otherwise None.
         switches: How many times another way to the server took over during the last attempt.
@@ -70,7 +70,7 @@ class ClientOptions(TypedDict, total=False):
 
     Attributes:
         auth: Signs in, and authorizes each request, for a server that is reached over HTTP or WebSocket; see
-            `trio_mcp.auth`. `HttpServerParameters` may have one of their own.
+            `trio_mcp.auth`. `HttpServerParameters` may have an ``auth`` of their own.
         mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` sends ``initialize``; a revision
             opens the session as that revision requires, and accepts no other.
         timeout: Seconds that each call waits for its response, unless the call says otherwise; None waits forever. It
@@ -79,7 +79,7 @@ class ClientOptions(TypedDict, total=False):
         client_info: The name and version with which the client identifies itself to the server.
         capabilities: Further capabilities to declare, as `ClientCapabilities` or plain data: those of requests that the
             program handles itself, and extensions of the protocol, each with its settings, as in
-            ``{"extensions": {"com.example/feature": {}}}``. The capabilities for ``answers`` are declared without this.
+            ``{"extensions": {"com.example/feature": {}}}``. The capabilities for ``answers`` need not be given.
         answers: The answers to the server's questions: see `Answers`.
         options: The session's limits, timeouts and hooks.
         log_level: The least severe level of log messages that the server should send; see `Client.set_log_level`. A

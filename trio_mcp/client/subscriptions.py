@@ -1,6 +1,6 @@
-"""A client's subscriptions: the changes that a server announces, handed to the subscriptions that cover them.
+"""Hand the changes that a server announces to those of the client's subscriptions that cover them.
 
-Only the iterator waits: the session's reader hands each notification over and continues (rule 1 of docs/design).
+Only the iterator waits: the session's reader hands over each notification and continues (docs/design.md, rule 1).
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ __all__ = [
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
-# An arbitrary limit, as each one may be an open HTTP response stream.
+# The number of subscriptions is limited, because each may be an open HTTP response stream. The number is an arbitrary
+# choice.
 MAX_LISTENS = 100
-# These bound the events that a server can make us keep for resources below a subscribed one. Beyond them, an event
-# counts as one for the subscribed resource itself.
+# Limits on the events that a server can make us keep for resources below a subscribed one. Beyond the limits, an event
+# is kept as an event for the subscribed resource itself.
 MAX_PENDING = 1000
 # `trio_mcp.uri_templates` has the same limit for URIs.
 LONGEST_URI = 8192
@@ -82,7 +83,7 @@ class ResourceUpdated:
 
 ChangeEvent: TypeAlias = ToolsListChanged | PromptsListChanged | ResourcesListChanged | ResourceUpdated
 
-# These events have no attributes, so one object of each class is enough.
+# The events in this table have no attributes, so one object of each class is enough.
 LIST_CHANGES: Final[dict[str, ChangeEvent]] = {
     "notifications/tools/list_changed": ToolsListChanged(),
     "notifications/prompts/list_changed": PromptsListChanged(),
@@ -112,7 +113,7 @@ def read_change(notification: Notification) -> ChangeEvent:
     try:
         return ResourceUpdated(ResourceUpdatedNotificationParams.from_wire(notification.params or {}).uri)
     except ValidationError as exc:
-        raise RemoteProtocolError(f"a malformed {UPDATED!r}: {brief(exc)}") from None
+        raise RemoteProtocolError(f"the server sent a malformed {UPDATED!r} notification: {brief(exc)}") from None
 
 
 def events_of(wanted: SubscriptionFilter) -> frozenset[ChangeEvent]:
@@ -143,7 +144,8 @@ class Feed:
         self.acknowledged = False
         self.resumed = False
         self._wanted: frozenset[ChangeEvent] = frozenset()
-        # The events in order, each once: with a slow loop, no more than one event waits for each list and each URI.
+        # The pending events in order, each only once: however slow the loop is, at most one event waits for each list
+        # and each URI.
         self._pending: OrderedDict[ChangeEvent, None] = OrderedDict()
         self._news = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
@@ -160,7 +162,7 @@ class Feed:
         return self._over and self._cause is None
 
     async def next(self) -> ChangeEvent:
-        """Wait for the next event and return it. When cancelled, no event is lost."""
+        """Wait for the next event and return it. If the wait is cancelled, no event is lost."""
         # The checkpoint comes before an event is taken: if it is cancelled, the event stays for the next call.
         await trio.lowlevel.checkpoint()
         while True:
@@ -168,7 +170,7 @@ class Feed:
                 raise LocalProtocolError("the block of `async with client.listen(...)` has ended")
             if self._pending:
                 return self._pending.popitem(last=False)[0]
-            # The end comes after the events: those that arrived before it are delivered first.
+            # The end is reported only when no events are left: those that arrived before it are delivered first.
             if self._cause is not None:
                 raise another(self._cause)
             if self._over:
@@ -192,7 +194,7 @@ class Feed:
         self._wanted = events_of(self.honored)
 
     def acknowledge(self) -> list[ChangeEvent]:
-        """Record that the server has agreed, and return the events that may have been missed before."""
+        """Record that the server has agreed, and return the events that may have been missed before that."""
         self.acknowledged = True
         self._opened.set()
         return list(self._wanted) if self.resumed else []
@@ -202,7 +204,8 @@ class Feed:
         kept = self._as_kept(event)
         if kept is None:
             return False
-        # If an equal event is already waiting, it stays in its place: the loop will look once, and see both changes.
+        # If an equal event is already waiting, it stays where it is in the queue: the loop will look once, and see both
+        # changes.
         if kept not in self._pending and not self._over:
             self._pending[kept] = None
             self._news.unpark_all()
@@ -213,13 +216,14 @@ class Feed:
             return event
         if not isinstance(event, ResourceUpdated):
             return None
-        # "This might be a sub-resource of the one that the client actually subscribed to" (schema, ResourceUpdated).
+        # The resource may be a part of a subscribed one: "This might be a sub-resource of the one that the client
+        # actually subscribed to" (schema, ResourceUpdated).
         uris = self.honored.resource_subscriptions or ()
-        # The longest of these URIs is the nearest above the event's.
+        # The longest of the subscribed URIs above the event's URI is its closest ancestor.
         above = max((uri for uri in uris if lies_below(event.uri, uri)), key=len, default=None)
         if above is None:
             return None
-        # An event that is pending already needs no further memory.
+        # An event that is already pending needs no further memory.
         if event in self._pending or (len(self._pending) < MAX_PENDING and len(event.uri) <= LONGEST_URI):
             return event
         return ResourceUpdated(above)
@@ -229,7 +233,7 @@ class Feed:
         if self._over:
             return
         if cause is None and not self.acknowledged and not self.resumed:
-            # The block is still being entered: without a cause it would wait until its time limit.
+            # The block is still being entered. If no cause were recorded, `wait_opened` would have no error to raise.
             cause = RemoteProtocolError("the server ended a subscription that it had not acknowledged")
         self._over, self._cause = True, cause
         self._opened.set()
@@ -250,7 +254,7 @@ class Feed:
         await self._opened.wait()
         if not self.acknowledged:
             assert self._cause is not None
-            raise another(self._cause)  # a copy: each task that raises it adds its own traceback
+            raise another(self._cause)  # a copy is raised, because each task that raises it adds its own traceback
 
 
 class Subscription(AsyncIterator[ChangeEvent]):
@@ -283,7 +287,7 @@ class Subscription(AsyncIterator[ChangeEvent]):
         return len(self._feed)
 
     async def __anext__(self) -> ChangeEvent:
-        """Wait for the next event and return it. When cancelled, no event is lost."""
+        """Wait for the next event and return it. If the wait is cancelled, no event is lost."""
         return await self._feed.next()
 
 
@@ -322,7 +326,7 @@ class Subscriptions:
         """
         if len(self._held) >= MAX_LISTENS:
             raise LocalProtocolError(
-                f"a client may listen {MAX_LISTENS} times at once; leave one of those blocks first"
+                f"a client may listen at most {MAX_LISTENS} times at once; leave one of its `listen` blocks first"
             )
         feed = Feed(asked)
         self._held[feed] = None
@@ -331,11 +335,11 @@ class Subscriptions:
         finally:
             del self._held[feed]
             self._forget_request(feed)
-            # A loop that is still running in another task is woken, and gets an error.
+            # If a loop over the events is still running in another task, `leave` wakes it with an error.
             feed.leave()
 
     def opened(self, feed: Feed, outgoing: OutgoingRequest) -> None:
-        """Attach its current request to a subscription, which then gets the notifications with that request's id."""
+        """Give a subscription its current request: from then on it gets the notifications with that request's id."""
         assert isinstance(outgoing.request.id, int)
         self._forget_request(feed)  # a middleware may have sent an earlier request and tried again
         feed.opened(outgoing)
@@ -348,7 +352,7 @@ class Subscriptions:
             feed.outgoing = None
 
     def note(self, notification: Notification, *, modern: bool) -> None:
-        """Handle a notification that is one of `NOTICES`. They must be passed in the order of their arrival.
+        """Handle a notification that is one of `NOTICES`. Notifications must be passed in the order of their arrival.
 
         Raises:
             RemoteProtocolError: If the server must not send this notification.
@@ -359,13 +363,13 @@ class Subscriptions:
         if modern:
             self._note_modern(notification, event)
         elif event is not None:
-            # A legacy notification names no subscription: each subscription takes the events that it covers.
+            # A legacy notification does not name a subscription, so each subscription takes the events that it covers.
             for feed in self._held:
                 feed.deliver(event)
 
     def _announce(self, event: ChangeEvent) -> None:
-        # The hooks run before any subscription sees the event: a loop that then lists again must not get the old list
-        # from the cache.
+        # The hooks run before any subscription sees the event: a loop that lists again after the event must not get the
+        # old list from the cache.
         for hook in self.hooks:
             hook(KINDS[type(event)], event.uri if isinstance(event, ResourceUpdated) else None)
 
@@ -373,12 +377,14 @@ class Subscriptions:
         method = notification.method
         about = (notification.params or {}).get("_meta")
         request_id = about.get(meta.SUBSCRIPTION_ID) if isinstance(about, dict) else None
-        # An id above the last one sent was never used: that is a fault, not a notification that came late.
+        # An id above the last one sent has never been used, so the notification is a fault and not just late.
         if type(request_id) is not int or not 0 < request_id <= self._last_id:
-            raise RemoteProtocolError(f"{method!r} belongs to no subscription: the id of one is missing or unknown")
+            raise RemoteProtocolError(
+                f"{method!r} belongs to no subscription: the subscription id is missing or unknown"
+            )
         feed = self._by_request.get(request_id)
         if feed is None or feed.outgoing is None or feed.outgoing.settled:
-            return  # late: the subscription has ended
+            return  # the notification is late: its subscription has ended
         if event is None:
             self._read_acknowledgement(notification, feed)
         elif not feed.acknowledged:
@@ -395,18 +401,19 @@ class Subscriptions:
         except ValidationError as exc:
             error = RemoteProtocolError(f"the acknowledgement of a subscription is malformed: {brief(exc)}")
             feed.end(error)
-            raise another(error) from None  # reported as well as raised by the loop: each needs its own traceback
+            raise another(error) from None  # reported, and also raised by the loop, with another traceback
         feed.honor(offered)
         for missed in feed.acknowledge():
             self._announce(missed)
             feed.deliver(missed)
-        # Events that were not asked for are ignored above, and reported here.
+        # The subscription leaves out events that were not asked for; that the server offered them is reported as a
+        # fault.
         if not events_of(offered) <= events_of(feed.asked):
-            raise RemoteProtocolError("the server acknowledged a subscription to more than was asked for")
+            raise RemoteProtocolError("the server acknowledged a subscription to more events than were asked for")
 
 
-# The cache uses this, too: reading a folder may have returned the files in it.
+# The cache uses `lies_below`, too: reading a folder may have returned the files in it.
 def lies_below(uri: str, above: str) -> bool:
     """Return whether a URI names a part of the resource that another URI names."""
-    # The rest must begin at a boundary in the URI: `x://ab` is not below `x://a`.
+    # The remaining part must begin at a boundary in the URI: `x://ab` is not below `x://a`.
     return uri.startswith(above) and (above.endswith("/") or uri[len(above) : len(above) + 1] in ("/", "?", "#"))

@@ -1,4 +1,4 @@
-"""The targets that a `Client` can connect to, and how each becomes a link."""
+"""Defines the targets that a `Client` can connect to, and turns each into a function that opens a link."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Servable(Protocol):
 
 SingleTarget: TypeAlias = str | StdioServerParameters | HttpServerParameters | Servable | LinkFactory
 Target: TypeAlias = SingleTarget | FailoverParameters | Sequence[SingleTarget]
-"""A server that a `Client` can connect to. A string is the URL of the server; a list has several ways to reach it, the
-best first."""
+"""A server that a `Client` can connect to. A string is the URL of the server; a list gives several ways to reach one
+server, the best first."""
 
 SCHEMES = ("http://", "https://", "ws://", "wss://", "tcp://", "tls://", "unix:")
 """The prefixes with which the URL of a server may begin."""
@@ -68,7 +68,8 @@ def link_factory(target: Target) -> LinkFactory:
     if isinstance(target, (list, tuple)):
         target = FailoverParameters(target)
     if isinstance(target, FailoverParameters):
-        # All targets are checked now: a mistake in the last one must not show only when all others have failed.
+        # All targets in the list are checked before any is used, so that a mistake in the last target is reported at
+        # once, and not only after all the others have failed.
         return FailoverConnector([(target_name(each), link_factory(each)) for each in target.targets], target)
     if isinstance(target, StdioServerParameters):
         return lambda: stdio_client(target)
@@ -76,7 +77,8 @@ def link_factory(target: Target) -> LinkFactory:
         return _by_url(target)
     if isinstance(target, HttpServerParameters):
         return _by_parameters(target)
-    # Servers are tested for before callables: an object with `serve` may be callable as well.
+    # The check for a server comes before the one for a callable, because an object with `serve` may be callable as
+    # well.
     if isinstance(target, Servable):
         return lambda: _serve_in_memory(target)
     if callable(target):
@@ -90,11 +92,11 @@ def link_factory(target: Target) -> LinkFactory:
 
 
 def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> Target:
-    """Return a target with ``auth=`` set, unless it has its own; in a list, each HTTP or WebSocket target gets it.
+    """Return a target with ``auth=`` set, unless it already is; in a list, set it on each HTTP or WebSocket target.
 
     Args:
         target: The target.
-        auth: Signs in, and authorizes each request; None changes nothing.
+        auth: Signs in, and authorizes each request; None leaves the target unchanged.
         optional: Whether to return a target unchanged, instead of raising, if it can't use ``auth`` or has other
             credentials.
 
@@ -143,24 +145,25 @@ def target_name(target: object) -> str:
     if isinstance(target, str):
         target = as_written(target)
         scheme, separator, rest = target.partition("://")
-        # The query and a password may be secret, so they are left out.
+        # The user name and password before the host, and the query, may be secret, so they are left out.
         place = rest.partition("?")[0].partition("#")[0]
         host, slash, path = place.partition("/")
-        # The host follows the last `@`: a password that was not encoded may contain another one.
+        # The host follows the last `@`, because a password that was not percent-encoded may itself contain an `@`.
         return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else target.partition("?")[0]
     if isinstance(target, StdioServerParameters):
-        # The arguments are left out, as they may contain secrets.
+        # The arguments of the command are left out, as they may contain secrets.
         return as_written(target.command)
-    # The target may be a `Server`, which the client must not import, or a function.
+    # A `Server` has its name in `info`, and a function in `__qualname__`. The type is not tested, because the client
+    # must not import `Server`.
     names = (getattr(getattr(target, "info", target), "name", None), getattr(target, "__qualname__", None))
     return next((name for name in names if isinstance(name, str)), type(target).__name__)
 
 
 def failover_client(targets: Sequence[SingleTarget], **settings: Any) -> contextlib.AbstractAsyncContextManager[Link]:
-    """Connect to one server that can be reached in several ways: the best that works carries the session.
+    """Connect to one server that can be reached in several ways; the session uses the best way that works.
 
-    If it fails, the next one takes over. `Client` does all this itself if its target is a list or `FailoverParameters`;
-    call this function for a session of your own.
+    If that way fails, the next one takes over. A `Client` whose target is a list or `FailoverParameters` does the same
+    by itself; call this function if you need the link for a session of your own.
 
     Args:
         targets: The ways to reach the server, the best first: targets of a `Client`.
@@ -181,11 +184,13 @@ def _by_url(url: str) -> LinkFactory:
         case "ws" | "wss" if rest.startswith("//"):
             return _by_parameters(HttpServerParameters(url, kind="ws"))
         case "tcp" | "tls" | "unix" if separator:
-            read_address(url)  # so that a wrong address is an error here, and not on connecting
+            read_address(url)  # An invalid address raises an error now, not only on connecting.
             return lambda: _socket_client(url)
-    # A command ends up here, and so does `localhost:8000/mcp`, in which the host stands where the scheme should be.
+    # The string may be a command, or an incomplete URL such as `localhost:8000/mcp`, in which the host stands where the
+    # scheme should be.
     if not rest.startswith("//"):
-        # FastMCP would run a Python file itself; here the caller has to name the interpreter.
+        # FastMCP runs a Python file itself, but a caller of this library must name the interpreter, so the message
+        # shows how.
         program = f"sys.executable, [{url!r}]" if url.endswith(".py") else f"{url!r}, [arguments]"
         raise TypeError(
             f"{url!r} is not a URL: a URL begins with one of {', '.join(SCHEMES)}."
@@ -205,13 +210,14 @@ def _websocket_client(parameters: HttpServerParameters) -> contextlib.AbstractAs
 
 
 def _socket_client(url: str) -> contextlib.AbstractAsyncContextManager[Link]:
-    # The import is late, as for HTTP: clients of other transports need not load it.
+    # The import is late, so that clients of other transports need not load the socket clients.
     from trio_mcp.sockets.client import tcp_client, unix_client
 
     return (unix_client if url[:5].lower() == "unix:" else tcp_client)(url)
 
 
-# This is a class, because a client's negotiation needs `is_legacy`, which only this transport can know.
+# This is a class and not a function, because a client's negotiation also needs `is_legacy`, which only this transport
+# can know.
 @attrs.frozen
 class HttpConnector:
     """Connects to a server over Streamable HTTP or HTTP+SSE."""
@@ -219,7 +225,7 @@ class HttpConnector:
     parameters: HttpServerParameters
 
     def __call__(self) -> contextlib.AbstractAsyncContextManager[Link]:
-        # The imports are late: clients of other transports need not load the HTTP stack.
+        # The imports are late, so that clients of other transports need not load the HTTP stack.
         from trio_mcp.http.client.door import sse_client
         from trio_mcp.http.client.streamable import streamable_http_client
 
@@ -229,15 +235,18 @@ class HttpConnector:
     @property
     def is_legacy(self) -> bool:
         """Whether the server is known to speak only the legacy era, from its kind or from an earlier connection."""
-        # HTTP+SSE is the transport of revision 2024-11-05, and no modern revision has it.
+        # HTTP+SSE is the transport of revision 2024-11-05, and no modern revision has it, so a server that uses it is
+        # legacy.
         return self.parameters.kind == "sse" or ORIGINS.recall(self.parameters.url) in ("legacy", "sse")
 
 
 @contextlib.asynccontextmanager
 async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
-    # The server's tasks are the client's own: they end with the client's block, whatever they do.
+    # The server's tasks run in a nursery of the client: they are cancelled when the client's block ends, whatever they
+    # are doing.
     async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
-        # Leaving the nursery would cancel the server at once; with this event, the client can first wait for it.
+        # Leaving the nursery would cancel the server at once; with this event, the client can first wait for the server
+        # to finish.
         ended = trio.Event()
 
         async def serve(task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - the server calls it
@@ -246,12 +255,12 @@ async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
             finally:
                 ended.set()
 
-        # `start` waits until the server is ready, so that the failure of a lifespan is raised where the client is
-        # entered.
+        # `start` waits until the server is ready, so that an error in its lifespan is raised where the client's block
+        # is entered.
         await start(nursery, serve)
         yield ours
-        # The block was left without an exception: the server may end gracefully, as it does when any other link is
-        # closed.
+        # The client's block has ended without an exception, so the server may finish gracefully, as it does when any
+        # other link is closed.
         for channel in ours:
             await channel.aclose()
         with trio.move_on_after(SERVER_GRACE):

@@ -1,4 +1,5 @@
-"""Tool results, with shortcuts to their value and text, and their checks against the output schemas of the server."""
+"""Defines tool results, with shortcuts to a result's value and text, and checks them against the server's output
+schemas."""
 
 from __future__ import annotations
 
@@ -32,14 +33,15 @@ from trio_mcp.types.content import TextContent
 from trio_mcp.types.tool_messages import CallToolResult, ListToolsResult
 from trio_mcp.types.tools import Tool
 
-if TYPE_CHECKING:  # costs more to import than the rest of a client, and most calls have no result_type
+if TYPE_CHECKING:  # TypeAdapter costs more to import than the rest of a client, and few calls need it
     from pydantic import TypeAdapter
 
 __all__ = ["OutputSchemas", "ToolResult", "adapter_of", "typed"]
 
 DataT = TypeVar("DataT", default=Any)
 
-# These are the messages of the SDKs for Python, TypeScript, Go, C#, Java and Rust, and of FastMCP.
+# These patterns match the messages with which FastMCP and the SDKs for Python, TypeScript, Go, C#, Java and Rust report
+# an unknown tool.
 _WORDS = r"(unknown|no such|unrecogni[sz]ed) tool\b(?! arg| param| input)|tool( name)? (is )?(not found|unknown)\b"
 _WORDS_WITH_NAME = (
     r"tool:? NAME (was |is )?(not found|unknown|not known|disabled)\b|tool:? NAME (does not|doesn't) exist\b"
@@ -47,11 +49,12 @@ _WORDS_WITH_NAME = (
 _BEFORE = r"((mcp )?error( -\d+)?: |error (calling|executing) tool NAME: )?"
 
 LONGEST_REFUSAL = 1000
-"""The longest text, in characters, that is searched for words like "unknown tool". Chosen: such texts are short."""
+"""The maximum length, in characters, of a text that is searched for words like "unknown tool". Chosen: such texts are
+short."""
 
 LONGEST_LISTING = 2.0
 """Seconds that listing the tools may take when it is only done to suggest a name. Chosen: a refused call should not
-wait for long."""
+wait for a long time."""
 
 
 def _says_unknown(text: str, name: str, *, alone: bool = False) -> bool:
@@ -71,7 +74,8 @@ class ToolResult(CallToolResult, Generic[DataT]):
     ``ToolResult[Model]`` is the type of the result of a call with ``result_type=Model``.
     """
 
-    # This is always a bool, so that it can be compared. A server must not send null, but null can only mean False.
+    # `is_error` is always a bool, so that callers can compare it. A server must not send null; if one does, null can
+    # only mean False.
     is_error: Annotated[bool, BeforeValidator(lambda value: False if value is None else value)] = False
 
     @property
@@ -93,7 +97,8 @@ class ToolResult(CallToolResult, Generic[DataT]):
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
 
 
-# This is a separate class, as a private attribute makes each instance slower to create.
+# Only the results of calls with a `result_type` are of this class, because a private attribute makes each instance
+# slower to create.
 class _TypedResult(ToolResult[DataT]):
     _value: Any = None
 
@@ -120,7 +125,8 @@ def typed(result: dict[str, Any], name: str, adapter: TypeAdapter[DataT]) -> Too
 
 
 def _unwrapped(content: Any) -> Any:
-    # The wrapper is a convention of servers, not of the specification: structured content used to be an object always.
+    # The wrapper `{"result": value}` is a convention among servers and not part of the specification. It exists
+    # because, in earlier revisions, structured content always had to be an object.
     return content["result"] if isinstance(content, dict) and content.keys() == {"result"} else content
 
 
@@ -132,7 +138,7 @@ def adapter_of(result_type: Any) -> TypeAdapter[Any]:
     """
     try:
         adapter = _adapter(result_type) if _is_hashable(result_type) else _adapter.__wrapped__(result_type)
-        if not adapter.pydantic_complete:  # its building was deferred, or it names a class that is defined later
+        if not adapter.pydantic_complete:  # a class in the type was not defined yet, or building was deferred
             adapter.rebuild()
     except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as exc:
         problem = str(exc).partition("\n")[0]
@@ -142,7 +148,8 @@ def adapter_of(result_type: Any) -> TypeAdapter[Any]:
     return adapter
 
 
-# Making an adapter takes longer than a call in memory. The cache is bounded: a program may make types without end.
+# Adapters are cached because making one takes longer than an in-memory call. The cache is bounded because a program may
+# create new types without end.
 @functools.lru_cache(maxsize=128)
 def _adapter(result_type: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
@@ -153,7 +160,7 @@ def _adapter(result_type: Any) -> TypeAdapter[Any]:
 def _is_hashable(value: object) -> bool:
     try:
         hash(value)
-    except TypeError:  # such as Annotated[int, {…}]
+    except TypeError:  # the type contains something unhashable, as in Annotated[int, {…}]
         return False
     return True
 
@@ -164,17 +171,17 @@ def _read(answer: ToolResult, name: str, adapter: TypeAdapter[Any]) -> Any:
     if structured:
         whole = answer.structured_content
         inner = _unwrapped(whole)
-        # As in `ToolResult.data`, the content of a wrapper comes first, unless the type has a field named `result`.
+        # As in `ToolResult.data`, the content of a wrapper is tried first, unless the type has a field named `result`.
         forms = [whole] if inner is whole else [whole, inner] if _has_result(adapter) else [inner, whole]
         candidates = [to_json(form) for form in forms]
     else:
-        # Revisions before 2025-06-18 have no structured content, and servers of later ones may do without it. Their
-        # text is the value itself if that is a string, and otherwise usually JSON.
+        # Revisions before 2025-06-18 have no structured content, and servers of later revisions may omit it. In that
+        # case, the text is the value itself if the value is a string, and otherwise usually its JSON.
         candidates = [to_json(answer.text), answer.text.encode()]
     problems = []
     for candidate in candidates:
         try:
-            # It is read as JSON, so that strict models accept lists as tuples, strings as dates, and so on.
+            # The value is validated as JSON, so that strict models accept lists as tuples, strings as dates, and so on.
             return adapter.validate_json(candidate)
         except ValidationError as exc:
             problems.append(brief(exc))
@@ -191,11 +198,11 @@ def _has_result(adapter: TypeAdapter[Any]) -> bool:
     """Return whether the type of an adapter is an object with a field named ``result``."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about defaults that are not JSON, which do not matter here
+            warnings.simplefilter("ignore")  # A warning about a default that is not JSON doesn't matter.
             schema = adapter.json_schema()
-    except PydanticUserError:  # there are types that can be validated, but have no schema
+    except PydanticUserError:  # some types can be validated but have no JSON schema
         return False
-    # A recursive model is only a reference at the root.
+    # The schema of a recursive model is, at its root, only a reference into its `$defs`.
     reference = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     return "result" in schema.get("$defs", {}).get(reference, schema).get("properties", {})
 
@@ -210,28 +217,28 @@ class OutputSchemas:
     """The output schema of each tool that has been listed, compiled on first use.
 
     Args:
-        list_tools: Iterates over the server's tools, and passes each page to `learn` on the way.
+        list_tools: Iterates over the server's tools, and passes each page to `learn` as soon as the page arrives.
     """
 
     def __init__(self, list_tools: Callable[[], AsyncIterator[Tool]]) -> None:
         self._list_tools = list_tools
         self._schemas: dict[str, _Known] = {}
-        self._all_known = False  # every tool has been listed: an unknown name is not a tool's
-        self._in_order = False  # the pages have been read from the first one on, and `_next` is the cursor of the next
+        self._all_known = False  # every tool has been listed, so a name that is not in _schemas is not a tool
+        self._in_order = False  # the pages so far have been read in order, and `_next` is the next page's cursor
         self._next: str | None = None
-        self._learning = trio.Lock()  # held by the task that lists the tools, so that only one does
+        self._learning = trio.Lock()  # held by the task that lists the tools, so that only one task does
 
     def __len__(self) -> int:
         return len(self._schemas)
 
     def learn(self, page: ListToolsResult, cursor: str | None) -> None:
-        """Remember the output schemas on a page of the tool list; ``cursor`` is the one that it was requested with."""
+        """Remember the output schemas on a page of the tool list, which was requested with ``cursor``."""
         for tool in page.tools:
             known = self._schemas.get(tool.name)
             # An unchanged schema keeps its compiled validator.
             if known is None or known.schema != tool.output_schema:
                 self._schemas[tool.name] = _Known(tool.output_schema)
-        # Pages that were read in their order, from the first to the last, are the whole list.
+        # If the pages were read in order, from the first to the last, they are the whole list.
         in_order = cursor is None or (self._in_order and cursor == self._next)
         self._in_order, self._next = in_order, page.next_cursor
         if in_order and page.next_cursor is None:
@@ -240,14 +247,14 @@ class OutputSchemas:
     def changed(self, kind: str, uri: str | None) -> None:
         """Forget the schemas if the server announces a change to its tools."""
         if kind == "tools":
-            # All of them are forgotten: the notification does not say which tool has changed.
+            # All schemas are forgotten, because the notification does not say which tool has changed.
             self._schemas.clear()
             self._all_known = self._in_order = False
 
     async def check(self, name: str, value: Any) -> None:
         """Check structured content against the tool's output schema, if it has one; list the tools if need be.
 
-        If they can't be listed, the content is not checked.
+        If the tools can't be listed, the content is not checked.
 
         Raises:
             RemoteProtocolError: If the content breaks the schema, or the schema can't be used.
@@ -258,12 +265,13 @@ class OutputSchemas:
             try:
                 await self._learn_all()
             except (TransportError, RequestTimeout) as exc:
-                # The tool has run. Its result must not be lost with the link, as the caller could not know of it.
+                # The tool has already run. Its result must not be lost because listing the tools failed: the caller
+                # would not learn what the tool did.
                 failure = exc
             known = self._schemas.get(name)
-            # The page with the tool may have come before the failure.
+            # The page with this tool may have arrived before the listing failed.
             if known is None and failure is not None:
-                logger.warning("the result of the tool %r is not checked: listing the tools failed: %s", name, failure)
+                logger.warning("the result of the tool %r was not checked: listing the tools failed: %s", name, failure)
         if known is None or known.schema is None:
             return
         try:
@@ -272,8 +280,8 @@ class OutputSchemas:
                 known.validator = SchemaValidator(known.schema)
             problem = known.validator.problem(value)
         except SchemaError as exc:
-            # An unusable schema fails the call as well: structured content that can't be checked must not count as
-            # checked.
+            # An unusable schema makes the call fail, too, because structured content that can't be checked must not
+            # count as checked.
             raise RemoteProtocolError(
                 f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
             ) from None
@@ -304,22 +312,23 @@ class OutputSchemas:
             raise UnknownTool(name, similar, text)
 
     async def _similar(self, name: str) -> tuple[str, ...] | None:
-        """Return the tool names that resemble a name, listing the tools if need be; None if they can't be listed."""
+        """Return the tool names that resemble a name; None if the tools are not known and can't be listed."""
         with trio.move_on_after(LONGEST_LISTING) as scope:
             try:
                 if not self._all_known:
                     await self._learn_all()
             except TrioMcpError:
-                return None  # what the server said about the name counts for more than this failure
-        # The name itself is left out, as an outdated list may have it.
+                return None  # the server's error about the name says more than one about the list
+        # The refused name itself is left out, because an outdated list may still contain it.
         others = (each for each in self._schemas if each != name)
         return None if scope.cancelled_caught else similar_names(name, others)
 
     async def _learn_all(self) -> None:
         async with self._learning:
-            if self._all_known:  # learned while waiting for the lock
+            if self._all_known:  # another task has listed the tools while this one waited for the lock
                 return
-            # An error response counts as an empty list: a server that lists nothing is not asked again for each result.
+            # An error response counts as an empty list: a server that can't list its tools is not asked again for each
+            # result.
             with contextlib.suppress(McpError):
                 async for _ in self._list_tools():
                     pass

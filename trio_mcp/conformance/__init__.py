@@ -1,6 +1,7 @@
 """The conformance kit: it checks any MCP server or client against the rules of the specification.
 
-It needs Hypothesis, which the extra ``trio-mcp[testing]`` installs; its modules are imported on first use.
+The kit needs Hypothesis, which the extra ``trio-mcp[testing]`` installs. The modules of the kit are imported on first
+use.
 """
 
 from typing import TYPE_CHECKING

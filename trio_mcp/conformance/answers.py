@@ -1,4 +1,4 @@
-"""The kit's responses, valid and wrong ones, to requests from a server."""
+"""Makes the kit's responses, valid and wrong ones, to requests from a server."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ ROOT: Final = "file:///kit"
 def capabilities_of(revision: str) -> dict[str, Any]:
     """Return the client capabilities that the kit declares by default in a revision."""
     declared: dict[str, Any] = {"roots": {}, "sampling": {}}
-    # The modern era has no notice that the roots have changed, and so no capability for it.
+    # In the modern era, a client has no notification for changed roots, and so no capability for it either.
     if revision not in MODERN_REVISIONS:
         declared["roots"] = {"listChanged": True}
-    # Elicitation came with 2025-06-18, its modes with 2025-11-25 (`client/elicitation`, Capabilities). If the kit
-    # declared them in an earlier revision, a server might rely on something that its revision lacks.
+    # Elicitation was introduced in revision 2025-06-18, and its modes in 2025-11-25 (`client/elicitation`,
+    # Capabilities). If the kit declared them in an earlier revision, a server might rely on something that its revision
+    # lacks.
     if at_least(revision, "2025-11-25"):
         declared["elicitation"] = {"form": {}, "url": {}}
     elif at_least(revision, "2025-06-18"):
@@ -40,7 +41,7 @@ def response_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) ->
     # The kit sends an error rather than nothing: a server may wait for this response before it continues with the kit's
     # own request, whose response would then seem to be lost.
     if answer is None:
-        return head | {"error": {"code": METHOD_NOT_FOUND, "message": "the client does not support this"}}
+        return head | {"error": {"code": METHOD_NOT_FOUND, "message": "the client does not support this request"}}
     return head | {"result": answer}
 
 
@@ -74,7 +75,8 @@ def wrong_answer_to(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result that is invalid for a server's request to the client."""
     if question.get("method") == "elicitation/create":
         return {"action": "perhaps", "content": [None]}
-    # This object is wrong for both roots and sampling: each member has a type that neither of them allows.
+    # This object is invalid both as a list of roots and as a sampling result, because each member has a type that
+    # neither allows.
     return {"roots": "none", "role": 7, "content": None}
 
 
@@ -88,14 +90,14 @@ def _field(schema: Mapping[str, Any]) -> Any:
         case "boolean":
             return True
         case "integer" | "number":
-            # Zero may be out of bounds. A bound itself is always valid, as forms have no exclusive ones
+            # Zero may be out of bounds. A bound itself is always valid, because forms have no exclusive bounds
             # (`client/elicitation`, Requested Schema).
             least, most = schema.get("minimum"), schema.get("maximum")
             return least if least is not None else min(0, most) if most is not None else 0
         case "array":
             count = max(1, int(schema.get("minItems") or 0))
             return _choices(schema.get("items") or {})[:count]
-    # These four are all the formats that a form may name (`client/elicitation`, Requested Schema).
+    # A form may name only these four formats (`client/elicitation`, Requested Schema).
     sample = {
         "email": "kit@example.com",
         "uri": "https://example.com/",

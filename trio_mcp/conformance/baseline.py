@@ -1,6 +1,6 @@
-"""A baseline: the rules that a target is known to break, with the reason for each.
+"""Reads and writes a baseline: the rules that a target is known to break, with the reason for each.
 
-The file is valid YAML: its lines have the form ``RULE: REASON``, and ``#`` begins a comment.
+A baseline file is valid YAML: its lines have the form ``RULE: REASON``, and ``#`` begins a comment.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from trio_mcp.conformance.rules.catalogue import RULES
 __all__ = ["baseline_text", "read_baseline"]
 
 MAX_SIZE: Final = 1024 * 1024
-"""The largest size of a baseline file, in bytes. Chosen: even one with a line for every rule is far smaller."""
+"""The maximum size of a baseline file, in bytes. Chosen: even a file with a line for every rule is far smaller."""
 
 _LINE = re.compile(r"(?P<rule>[\w-]+)\s*:(\s+(?P<reason>.*))?")
 
 
 def read_baseline(path: str | Path) -> dict[str, str]:
-    """Read a baseline; return the reason for each rule.
+    """Read a baseline file, and return the reason for each rule.
 
     Raises:
         ValueError: If the file can't be read, is too large or not UTF-8, has a malformed line, or names a rule twice
@@ -30,35 +30,35 @@ def read_baseline(path: str | Path) -> dict[str, str]:
     """
     try:
         with open(path, "rb") as file:
-            # Reading one byte more than the limit shows whether the file is too large. Its reported size would not do:
-            # a pipe, for example that of a process substitution, has none.
+            # Reading one byte more than the limit shows whether the file is too large. The reported size of the file
+            # can't be used for this: a pipe, for example that of a process substitution, has no size.
             data = file.read(MAX_SIZE + 1)
         text = data.decode()
     except OSError as exc:
         raise ValueError(f"can't read {path}: {exc.strerror}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: not UTF-8") from None
+        raise ValueError(f"{path} is not UTF-8 text") from None
     if len(data) > MAX_SIZE:
-        raise ValueError(f"{path}: larger than {MAX_SIZE} bytes")
+        raise ValueError(f"{path} is larger than {MAX_SIZE} bytes")
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
-        # Three dashes begin a YAML document, and some linters of YAML insist on them.
+        # Three dashes begin a YAML document, and some YAML linters insist on them, so they are skipped.
         if not line or line.startswith("#") or line == "---":
             continue
         match = _LINE.fullmatch(line)
         try:
             if match is None:
                 raise ValueError(f"a line must have the form RULE: REASON; got {line!r}")
-            # An unknown rule is an error and is not ignored: after a typo or a renamed rule, the known failure would be
-            # reported as a new one, and its reason would be lost.
+            # An unknown rule is an error instead of being ignored: otherwise, if a rule was misspelt or has been
+            # renamed, its known failure would be reported as a new one, and the reason would be lost.
             if match["rule"] not in RULES:
                 near = difflib.get_close_matches(match["rule"], RULES, 1)
                 raise ValueError(
                     f"there is no rule {match['rule']!r}" + (f"; did you mean {near[0]!r}?" if near else "")
                 )
-            # YAML forbids duplicate keys, but many parsers silently keep the last one: which reason is used would
-            # depend on the tool.
+            # YAML forbids duplicate keys, but many parsers silently keep the last one: if duplicates were allowed, the
+            # reason that is used would depend on the tool.
             if match["rule"] in found:
                 raise ValueError(f"the rule {match['rule']!r} is named twice")
         except ValueError as exc:

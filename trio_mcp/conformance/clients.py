@@ -68,14 +68,14 @@ NEWEST: Final = (LATEST_LEGACY, LATEST_MODERN)
 """The revisions that the servers speak by default."""
 
 BULK: Final = 50
-"""How many scripts are drawn at once (chosen: smaller batches cost more for each script, and larger ones would block a
-program's other tasks for longer)."""
+"""How many scripts are drawn at once (an arbitrary choice: smaller batches cost more for each script, and larger ones
+would block a program's other tasks for longer)."""
 SHRINKING: Final = 60
-"""How often a client is run, at most, to find a simpler script that shows a fault (arbitrary)."""
+"""The maximum number of times that a client is run to find a simpler script that shows a fault (arbitrary)."""
 SHRINKING_TIME: Final = 20.0
 """Seconds that the search for a simpler script may take (arbitrary)."""
 REPEATS: Final = 5
-"""How often the simplest script is run again, to say how reliably it shows the fault (arbitrary)."""
+"""How many times the simplest script is run again, to say how reliably it shows the fault (arbitrary)."""
 GRACE: Final = 1.0
 """Seconds that a client, and any processes it has left behind, have to exit before they are terminated (arbitrary)."""
 OVERTIME: Final = 5.0
@@ -91,7 +91,7 @@ class _Run:
     Attributes:
         events: The recorded traffic.
         ended: Whether the client ended by itself in time.
-        cut: Whether the client was cut short because the check was stopped or its time was up.
+        cut: Whether the client was cut short because the check was stopped or had used up its time.
         seconds: How long the client ran.
         trouble: How the client failed; empty if it did not.
     """
@@ -124,7 +124,7 @@ async def check_client(client: ClientTarget, **options: Unpack[ClientCheckOption
     given = completed(ClientCheckOptions, options)
     check = _Check(_over_links(client) if callable(client) else client, given)
     ended: Ended = "complete"
-    # The revisions take turns, example by example, so that even a check that runs out of time has used each of them.
+    # The revisions take turns, example by example, so that even a check that runs out of time has used each revision.
     sources = [check.scripts(revision) for revision in check.revisions]
     for number, source in zip(range(given["examples"]), itertools.cycle(sources), strict=False):
         await check.example(number, next(source))
@@ -137,8 +137,8 @@ async def check_client(client: ClientTarget, **options: Unpack[ClientCheckOption
         if check.seconds > given["time"] and check.examples < given["examples"]:
             ended = "time"
             break
-    # The client itself is to blame only if it hung with every server: some of these servers keep a client waiting,
-    # which is reported in a note.
+    # The client itself is blamed only if it hung with every server, because some of these servers keep any client
+    # waiting. If it hung with only some of them, a note in the report says so.
     if check.examples and check.hung == check.examples and ended != "interrupted":
         ended = "target hangs"
     return check.report(ended)
@@ -206,7 +206,7 @@ class _Check:
         """Yield an endless series of scripts for servers in a revision; the first server behaves plainly."""
         seed = self._given["seed"]
         # The first script is plain, so that a command that can't connect at all is not confused with a client that
-        # rejects an odd server: other scripts may respond with a version that does not exist.
+        # rejects an odd server: other scripts may make the server respond with a version that does not exist.
         yield attrs.evolve(draws(scripts(revision, max_turns=0), 1, seed=seed)[0], answers=revision)
         for bulk in itertools.count():
             began = clock.perf_counter()
@@ -224,7 +224,7 @@ class _Check:
             # example took as long, the client may well be healthy, and nothing is reported.
             if not self.stop.is_set() and run.seconds > self._longest:
                 self.undecided.append(
-                    f"the client had not ended after {run.seconds:.1f} seconds of an example, when the time of the "
+                    f"the client was still running {run.seconds:.1f} seconds into an example when the time of the "
                     "check was up"
                 )
             return
@@ -254,7 +254,7 @@ class _Check:
 
     async def _play(self, script: Script) -> _Run:
         tape = Tape(MOST_EVENTS)
-        # If the client uses up its own time, its events so far are still judged.
+        # If the client uses up the time for an example, the events until then are still judged.
         run = _Run(tape.events)
         began = trio.current_time()
         allowed = self._given["patience"]
@@ -268,7 +268,7 @@ class _Check:
 
             async def count() -> None:
                 await tape.until(lambda: tape.is_full, math.inf)
-                scope.cancel("the client sends without end")
+                scope.cancel("the client sent too many messages")
 
             async with background_nursery() as nursery:
                 nursery.start_soon(listen)
@@ -280,7 +280,7 @@ class _Check:
             run.ended = True
         run.seconds = trio.current_time() - began
         if run.ended:
-            run.cut = False  # a stop came too late to matter
+            run.cut = False  # the client ended before a stop could cut it short
         elif tape.is_full:
             run.trouble = f"it sent more than {MOST_EVENTS} messages"
         else:
@@ -290,7 +290,7 @@ class _Check:
 
     async def _connect(self, client: StreamClient, script: Script, tape: Tape, run: _Run) -> None:
         numbers = itertools.count()
-        # One server handles all connections: a session over HTTP may use many of them.
+        # One server handles all connections: a session over HTTP may use many connections.
         http = HttpServing(script, tape, self._deadline)
 
         async with background_nursery() as nursery:
@@ -303,7 +303,8 @@ class _Check:
                 if client.transport == "http":
                     nursery.start_soon(http.serve, ours)
                 else:
-                    # Each connection gets a server of its own: over lines, nothing ties two connections together.
+                    # Each connection gets a server of its own: when messages are sent as lines, nothing ties two
+                    # connections together.
                     number = next(numbers)
                     server = ScriptedServer(script, tape, number, self._deadline)
                     nursery.start_soon(partial(serve_lines, server, ours, tape, number=number, transport="memory"))
@@ -330,14 +331,14 @@ class _Check:
             nursery.start_soon(partial(trio.serve_listeners, serving.serve, listeners))
             process = await start_process(program)
             async with closing(partial(process.end, GRACE)):
-                # Without this, a client that reads its standard input would wait for more until its time is up.
+                # A client that reads its standard input would otherwise wait for more input until its time is up.
                 await process.stdin.aclose()
                 # The standard output is read only because a full pipe would block the client.
                 nursery.start_soon(_drain, process.stdout, bytearray())
                 nursery.start_soon(_drain, process.stderr, errors)
                 status = await process.wait()
-        # A failure is only noted: a client may well fail when its server does. The last line is quoted because it is
-        # the exception in a traceback.
+        # A failing client is only noted, because it may well fail when its server does. The last line of its standard
+        # error is quoted because, in a traceback, that line is the exception.
         if status:
             last = errors.decode("utf-8", "replace").strip().splitlines()
             run.trouble = f"it exited with status {status}" + (f": {last[-1]}" if last else "")
@@ -398,9 +399,12 @@ class _Check:
                 outcomes.append(Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._baseline))
             elif occasions:
                 outcomes.append(Outcome(rule, "held", occasions))
-            # This differs from a lack of occasions in that the user can change it by asking for another revision.
+            # A rule that exists in none of the spoken revisions has a status of its own, because the user can have it
+            # checked by asking for another revision.
             elif not set(rule.revisions) & set(self.revisions):
-                outcomes.append(Outcome(rule, "not checkable", reason="no revision that was spoken has this rule"))
+                outcomes.append(
+                    Outcome(rule, "not checkable", reason="the client spoke no revision that has this rule")
+                )
             else:
                 outcomes.append(Outcome(rule, "not exercised", reason="the client did nothing that this rule judges"))
         name = self._client.name if isinstance(self._client, StreamClient) else " ".join(self._client)
@@ -436,15 +440,15 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
 
     The kit can't make a client do less, as it can a server, but it can show less of what the client did.
     """
-    # The events up to the verdict are tried first, since later ones seldom matter. If they do, as for rules about
-    # something that never comes, the search starts with all events.
+    # The events up to the verdict are tried first, since later ones seldom matter. If they do, as with a rule about a
+    # response that never comes, the search starts with all events.
     place = next((at for at, event in enumerate(events) if event is verdict.event), len(events) - 1)
     kept = list(events[: place + 1])
 
     places = {id(event): place for place, event in enumerate(events)}
 
     def in_order(units: list[list[Event]]) -> list[Event]:
-        # HTTP exchanges overlap, so units that are merely concatenated would be out of order.
+        # HTTP exchanges overlap, so the events of several exchanges must be sorted, and not merely concatenated.
         return sorted((event for unit in units for event in unit), key=lambda event: places[id(event)])
 
     def shows(tried: list[Event]) -> bool:

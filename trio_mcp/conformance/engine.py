@@ -41,36 +41,37 @@ from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS
 __all__ = ["Check", "check_server", "preview_server"]
 
 CHUNK: Final = 10
-"""The most examples that are judged at once (arbitrary)."""
+"""The maximum number of examples that are judged at once (arbitrary)."""
 
 PATIENCE: Final = 4
 """An example may take this many times the deadline, plus 30 seconds, before its connection is given up (arbitrary)."""
 
 PLAIN: Final = (Ask, AwaitResponses, NextPage)
 PROBES: Final = 10
-"""Of the examples with only plain steps, one in this many ends with a probe: their own responses already show that the
-target is alive."""
+"""Of the examples with only plain steps, one in this many ends with a probe. The others need none: their own responses
+already show that the target is alive."""
 
 MOST_DEAD: Final = 3
 """The check ends after this many examples in a row that the target did not survive, or after this many floods
 (arbitrary)."""
 
 MEETING: Final = 5.0
-"""The least time, in seconds, that a target has for its handshake and lists, however short the check (arbitrary)."""
+"""The minimum time, in seconds, that a target has for its handshake and lists, however short the check (arbitrary)."""
 
 UNCOUNTED: Final = 3.0
-"""The most seconds of the handshake and the lists that don't count towards the check's time (arbitrary)."""
+"""Seconds of the handshake and the list requests that don't count towards the check's time (arbitrary)."""
 
 OVERTIME: Final = 3.6
-"""How many seconds after its time is up a check is cut short, whatever it is doing. By then it has waited for open
+"""A check is cut short this many seconds after its time is up, whatever it is doing. By then, it has waited for open
 requests and for a last probe. Chosen: even with the start of the program and the shutdown of the target, a check takes
 at most ten seconds longer than its time."""
 
 MOST_EVENTS: Final = 5_000
-"""If this many events are waiting to be judged, they are judged before `CHUNK` examples have run (arbitrary)."""
+"""When this many events wait to be judged, they are judged even if fewer than `CHUNK` examples have run (arbitrary)."""
 
 LIFE: Final = 500
-"""The most examples that run over one connection (chosen: a server may keep ever more state for a connection)."""
+"""The maximum number of examples that run over one connection (an arbitrary choice: a server may keep ever more state
+for a connection)."""
 
 SHRINKING: Final = 20.0
 """Seconds for which a failure may be shrunk (arbitrary); less if the time of the check is short."""
@@ -97,7 +98,7 @@ SLOWER: Final = 5.0
 
 
 class Check:
-    """A check of a server; `report` can be called at any time.
+    """Runs a check of a server; `report` can be called at any time.
 
     Args:
         open_wire: Opens a connection to the target.
@@ -147,19 +148,19 @@ class Check:
                 requests for its lists.
             NegotiationError: If the target speaks no revision that the kit knows, or lacks one that was asked for.
         """
-        # The limit is on real time: on a virtual clock the waits cost nothing.
+        # The limit is on real time, because waiting costs nothing on a virtual clock.
         begun = math.inf if is_virtual() else trio.current_time()
         await self._meet(max(self._options["time"], MEETING))
-        # This time is not counted in full: otherwise a short check of a target that is slow to start would have no time
-        # left.
+        # The time for the handshake and the lists is not counted in full: otherwise a short check of a target that is
+        # slow to start would have no time left.
         self._time += min(clock.perf_counter() - self._began, UNCOUNTED)
         self._terms = attrs.evolve(self._terms, end=begun + self._time)
         with trio.CancelScope(deadline=self._terms.end + OVERTIME) as scope:
             await self._check_revisions()
         if scope.cancelled_caught:
             self._ended = "time"
-            # The check was in the middle of an example, and not just closing a connection. `report` judges the events
-            # so far.
+            # The check is undecided only if its time ran out in the middle of an example, and not while a connection
+            # was being closed. `report` judges the events so far.
             if self._life is not None and self._life.is_busy:
                 self._undecided.append("the target was still busy with an example when the time of the check was up")
 
@@ -168,7 +169,7 @@ class Check:
             self.facts = await self._met()
         if scope.cancelled_caught:
             raise TransportError(
-                f"the target did not respond to the handshake and list what it offers within {seconds:g} seconds"
+                f"the target did not complete the handshake and the list requests within {seconds:g} seconds"
             )
 
     async def _met(self) -> list[Facts]:
@@ -199,8 +200,8 @@ class Check:
                     break
                 except NegotiationError as exc:
                     refusals.append(exc)
-            # A server of the legacy era need not respond to an unknown method at all, so it gets less time for this
-            # one.
+            # A server of the legacy era need not respond to an unknown method at all, so it gets less time for
+            # `server/discover`.
             patience = min(self._terms.opening, max(5.0, 3 * (clock.perf_counter() - began)))
             terms = attrs.evolve(self._terms, opening=patience if found else self._terms.opening)
             try:
@@ -210,7 +211,7 @@ class Check:
                 # as most servers are of that era: a missing response to `server/discover` would say less.
                 if not found:
                     raise refusals[0] from None
-        # A server may offer a tool in one revision only.
+        # The target may offer a tool in one revision only, so a name is unknown only if no revision has it.
         tools = {name for facts in found for name in facts.tools}
         if unknown := set(options["tools"]) - tools:
             raise ValueError(f"the target has no tool {min(unknown)!r}; it has {', '.join(sorted(tools)) or 'none'}")
@@ -227,7 +228,7 @@ class Check:
         )
 
     async def _check_revisions(self) -> None:
-        # The examples and the time that one revision does not use go to those after it.
+        # The examples and the time that one revision does not use go to the revisions after it.
         for number, facts in enumerate(self.facts):
             left = len(self.facts) - number
             examples = self._examples + (self._options["examples"] - self._examples) // left
@@ -255,7 +256,8 @@ class Check:
 
     async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
         """Check the target in one revision, over one connection after another."""
-        # A call that was slow in one revision most likely runs the same code in the next.
+        # A call that was slow in one revision most likely runs the same code in the next one, so it is left out there,
+        # too.
         for method, name in self._slow:
             facts = facts.without(method, name)
         # The seed is a string: `Random` uses its SHA-512, which is the same in every process, unlike `hash`. It
@@ -280,15 +282,15 @@ class Check:
                 facts, more = await self._live(facts, examples, until)
                 if not more:
                     return
-            # The target has responded before, so it has died, and the address is not wrong. The error is noted and not
-            # raised, so that the report has what was found until then.
+            # The target has responded before, so the address is right and the target must have died. The error is noted
+            # and not raised, so that the report has what was found until then.
             except TrioMcpError as exc:
                 self._notes.append(f"after {self._examples} examples the target could not be reached any more: {exc}")
                 self._ended = "target died"
                 return
 
     async def _live(self, facts: Facts, examples: int, until: float) -> tuple[Facts, bool]:
-        """Run examples over one connection; return the facts as then known, and whether more plans remain."""
+        """Run examples over one connection; return the facts as known afterwards, and whether more plans remain."""
         more = True
         began = clock.perf_counter()
         async with self._connected(facts.revision) as runner:
@@ -298,7 +300,8 @@ class Check:
                 self._sources[-1].opening = clock.perf_counter() - began
             self._virtual = runner.is_virtual
             life = self._life = _Life(runner, Judging(self._rules, runner.tape.events))
-            # `Judging` has the prologue now, so from here on the tape contains only events that are still to be judged.
+            # `Judging` now has the events of the handshake and the lists, so they are removed from the tape: from here
+            # on it contains only events that are still to be judged.
             runner.forget()
             talk = runner.talks[0]
             while talk.is_open and not self._over(life, examples, until):
@@ -327,7 +330,7 @@ class Check:
                 life.is_busy = False
                 self._take_undecided(runner)
             self._traffic += runner.tape.traffic
-        # Now the end of the connection is among the events, and some rules judge it.
+        # The events now include the end of the connection, which some rules judge.
         await self._judge(life, facts)
         self._life = None
         return facts, more
@@ -337,8 +340,8 @@ class Check:
         count = len(life.plans)
         pid = getattr(life.runner.talks[0].wire, "pid", None)
         if pid is not None and count % WARM == 0 and (usage := usage_of(pid)) is not None:
-            # Each life has its own first measurement: it is a new process, whose memory has nothing to do with that of
-            # the last one.
+            # Each connection has its own first measurement: it starts a new process, whose memory has nothing to do
+            # with that of the last one.
             life.usage = life.usage or usage
             self._usage = life.usage, usage
 
@@ -346,8 +349,8 @@ class Check:
         """Return the facts without the tools, resources and prompts that are too slow to be used again."""
         late = dict.fromkeys(runner.slow, f"took longer than {self._terms.patience:g} s")
         runner.slow.clear()
-        # The times of slow responses are added up for each call, which is left out only once it has cost a notable part
-        # of the check. On a virtual clock nothing takes long.
+        # The times of slow responses are added up for each tool, resource or prompt, which is left out only once it has
+        # cost a notable part of the check. On a virtual clock nothing takes long.
         for sent in [] if runner.is_virtual else runner.talks[0].answered():
             if (each := sent.work) is not None and sent.seconds is not None and sent.seconds > LONG:
                 self._spent[each] = self._spent.get(each, 0.0) + sent.seconds
@@ -357,9 +360,9 @@ class Check:
         for method, name in late:
             left = left.without(method, name)
             self._slow[method, name] = None
-            self._notes.append(f"{method} of {name!r} {late[method, name]}: it is left out from now on")
-        # The facts may not change, as a resource from a template is not among them. Then nothing is drawn again, which
-        # would take time.
+            self._notes.append(f"{method} of {name!r} {late[method, name]}, so it is not used again in this check")
+        # The facts stay the same if only a resource from a template was slow, because such a resource is not among the
+        # facts. The plans are then not drawn again, which would take time.
         if left != facts:
             self._sources[-1].renew(left)
         return left
@@ -396,8 +399,8 @@ class Check:
         # to the events.
         life.plans.append((self._examples, plan))
         if self._latencies and not self._virtual:
-            # The latency is the median of the last few: a single slow probe must not make every pause long, and a
-            # target that warms up gets faster.
+            # The latency is the median of the last few probes: a single slow probe must not make every pause long, and
+            # a target that warms up gets faster.
             runner.longest_pause = PAUSE * statistics.median(self._latencies[-20:])
         before = runner.asked
         life.is_busy = True
@@ -407,8 +410,8 @@ class Check:
         with trio.move_on_after(PATIENCE * self._terms.deadline + 30) as scope:
             await runner.run(plan, example=self._examples)
             if self._virtual:
-                # This waits for the whole time, so that late messages belong to this example in every run, whatever
-                # order the tasks run in.
+                # The condition is never true, so the wait always lasts its full time: late messages then belong to this
+                # example in every run, in whatever order the tasks run.
                 await runner.until(lambda: False, QUIET_VIRTUAL)
             # If a tool did not respond in time, only a probe shows whether it is slow or its server has died.
             plain = not runner.is_late and all(isinstance(step, PLAIN) for step in plan)
@@ -420,9 +423,9 @@ class Check:
         self._examples += 1
         self._requests += runner.asked - before
         # A connection that has ended is not a sign of death: some plans end it, and a server may close it over
-        # malformed input. The next life shows whether the target is still there.
+        # malformed input. The next connection shows whether the target is still there.
         if scope.cancelled_caught or (probed and seconds is None and runner.talks[0].is_open):
-            # Nothing more can be learned on this connection.
+            # Nothing more can be learned on this connection, so it is closed.
             self._dead += 1
             await runner.talks[0].stop()
         elif seconds is not None:
@@ -449,7 +452,7 @@ class Check:
     def _judged(self, life: _Life) -> list[Found]:
         """Judge the new events; return the first verdict on each rule that they break."""
         life.runner.pump()
-        # This is a copy, because `forget` empties the list that the tape keeps.
+        # The events are copied, because `forget` empties the list that the tape keeps.
         events = list(life.runner.tape.events)
         life.runner.forget()
         life.judged = len(life.plans)
@@ -466,18 +469,18 @@ class Check:
         return list(broken.values())
 
     def _look_for_death(self, events: Sequence[Event], life: _Life) -> None:
-        """Note if the target has ended by itself or floods its client: no rule forbids it, but it shows a problem."""
+        """Note if the target has ended by itself or floods its client: no rule forbids either, but both are bad."""
         if any(event.facts.get("what") == "flood" for event in events):
             self._floods += 1
         main = life.runner.talks[0].wire
         # Over HTTP there is no main connection that could end: a server that has died can't be reached any more, which
-        # is noticed elsewhere.
+        # is noticed when the next connection fails.
         if main.transport in ("http", "sse"):
             return
-        # Most connections are closed by the kit, so the history below is seldom needed.
+        # Most connections are closed by the kit, so it is seldom necessary to build a history.
         if not any(event.kind == "close" and event.sender == "server" for event in events):
             return
-        # Only the main connection counts: a target need not serve any others.
+        # Only the main connection counts: a target need not serve any other connections.
         for connection in History(events):
             if connection.number == main.number and ended_without_cause(connection):
                 facts = connection.close.facts if connection.close is not None else {}
@@ -497,10 +500,10 @@ class Check:
             {name: tool.get("inputSchema") for name, tool in facts.tools.items()},
             slow=self._slow,
             # A failure gets a third of the remaining time, so that several rules get their turn, and near the end about
-            # two seconds: a failure without its small exchange is hard to act on.
+            # two seconds: a failure that has not been shrunk is hard to act on.
             seconds=seconds,
             until=math.inf if self._virtual else trio.current_time() + seconds,
-            # A slow target gets several times as long as it usually takes.
+            # A slow target gets several times as long as its requests and connections usually take.
             patience=max(
                 LAST_PROBE,
                 SLOWER * statistics.median(self._latencies[-20:] or [0.0]),
@@ -511,7 +514,7 @@ class Check:
         best = self._failures[found.rule.id]
         numbers = [number for number, _ in life.plans]
         # The likeliest cause is tried first. The next one is tried only if this one does not break the rule again,
-        # neither by itself nor after the examples before it.
+        # either by itself or after the examples before it.
         for example in found.examples:
             if example not in numbers:
                 continue
@@ -552,7 +555,7 @@ class Check:
             self._generating,
             tuple(map(self._outcome, self._rules)),
             tuple(dict.fromkeys(notes + self._notes + self._slowness() + (grown(*self._usage) if self._usage else []))),
-            # It is still None only if `run` was cancelled.
+            # `_ended` is still None only if `run` was cancelled.
             self._ended or "interrupted",
             self._figures(),
             self._options["examples"],
@@ -563,9 +566,9 @@ class Check:
         found = []
         if self._deaths:
             often = "once" if len(self._deaths) == 1 else f"{len(self._deaths)} times"
-            found.append(f"the target ended the connection {often}, though nothing was wrong; {self._deaths[0]}")
+            found.append(f"the target ended the connection {often} without an apparent reason; {self._deaths[0]}")
         if self._floods:
-            found.append("the target sent more, unasked, than the check can keep")
+            found.append("the target sent more unsolicited data than the check can keep")
         return found
 
     def _outcome(self, rule: Rule) -> Outcome:
@@ -578,7 +581,7 @@ class Check:
             return Outcome(rule, "held", occasions)
         if reason := lacking(rule, self.facts):
             return Outcome(rule, "not checkable", reason=reason)
-        return Outcome(rule, "not exercised", reason="nothing that this rule judges has happened")
+        return Outcome(rule, "not exercised", reason="nothing happened that this rule judges")
 
     def _figures(self) -> dict[str, Any]:
         figures: dict[str, Any] = {
@@ -595,7 +598,7 @@ class Check:
         return figures
 
     def _first_and_last(self) -> tuple[float, float]:
-        # These are medians, because one garbage collection, or one late probe, is not a trend.
+        # Medians are compared, because one garbage collection, or one late probe, is not a trend.
         tenth = max(1, len(self._latencies) // 10)
         return statistics.median(self._latencies[:tenth]), statistics.median(self._latencies[-tenth:])
 
@@ -603,8 +606,8 @@ class Check:
         if self._virtual or len(self._latencies) < 50:
             return []
         first, last = self._first_and_last()
-        # The floor of 50 ms is for a target that responds in less than one millisecond: a busy machine alone can make
-        # that several times as long.
+        # The extra 50 ms are for a target that responds in under a millisecond: a busy machine alone can multiply such
+        # a time.
         if last < SLOWER * first + 0.05:
             return []
         return [
@@ -653,7 +656,8 @@ async def check_server(target: Target | WireTarget, **options: Unpack[ServerChec
     check = Check(_wire(target), target_name(target), options)
     stop = options.get("stop")
     async with background_nursery() as nursery:
-        # The scope is inside the nursery: a stop ends only the run, and the report below still has what was found.
+        # The scope is inside the nursery: a stop ends only the run, and the report that is returned still has what was
+        # found.
         with trio.CancelScope() as scope:
             if stop is not None:
                 nursery.start_soon(_cancel_at, stop, scope)
@@ -680,5 +684,5 @@ def _wire(target: Target | WireTarget) -> OpenWire:
     # A failover would hide which of the servers broke a rule, and would reconnect where a check must see the connection
     # end.
     if isinstance(target, (list, tuple, FailoverParameters)):
-        raise ValueError("a check needs one way to the server, not several: check each of them by itself")
+        raise ValueError("a check needs a single target, but got several: check each target separately")
     return open_wire_for(target)  # type: ignore[arg-type]

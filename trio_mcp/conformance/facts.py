@@ -1,4 +1,5 @@
-"""The facts about a target: the capabilities that it declared, and the tools, resources and prompts that it lists."""
+"""Collects the facts about a target: the capabilities that it declared, and the tools, resources and prompts that it
+lists."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 __all__ = ["Facts", "discover"]
 
 MOST_PAGES: Final = 20
-"""The most pages of a list that are requested (arbitrary)."""
+"""The maximum number of pages of a list that are requested (arbitrary)."""
 
 MOST_ITEMS: Final = 500
 """The number of tools, resources and so on after which no further page is requested (arbitrary)."""
@@ -104,7 +105,7 @@ class Facts:
         if kind == "capability":
             return "" if self.declares(name) else f"the server does not declare the capability {name!r}"
         if kind == "transport":
-            return "" if self.transport in name.split("|") else f"it concerns another transport ({name})"
+            return "" if self.transport in name.split("|") else f"the rule applies only to the transport {name}"
         if need not in _LISTED:
             raise ValueError(f"unknown need {need!r}; use capability:…, transport:… or one of {', '.join(_LISTED)}")
         return "" if getattr(self, need) else f"the server {_LISTED[need]}"
@@ -147,8 +148,8 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
     paged: list[str] = []
     skipped: list[str] = []
     for method in LISTS:
-        # The capability "resources" covers both of its lists. A server need not serve a list that it has not declared;
-        # whether it rejects the request properly is checked by the moves.
+        # The capability "resources" covers both of its lists. A list that the server has not declared is not requested
+        # here: the server need not serve it, and a move checks whether it rejects the request properly.
         if facts.declares(method.split("/")[0]):
             listed[method], pages, problem = await _listed(runner, talk, method)
             paged += [method] * (pages > 1)
@@ -174,31 +175,31 @@ async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str
     cursor, cursors = None, set()
     for page in range(1, MOST_PAGES + 1):
         sent = await talk.ask(method, None if cursor is None else {"cursor": cursor})
-        # A missing list is an error, not a note: every connection begins with the lists, so each would wait as long,
-        # and most moves need them.
+        # A list that does not arrive is an error and not a note: every connection begins with the lists, so each would
+        # wait just as long, and most moves need them.
         if not await runner.until(lambda sent=sent: sent.over, runner.terms.deadline):  # type: ignore[misc]
             raise TransportError(runner.unanswered(sent))
         if sent.answer is None:
             raise TransportError(f"the target did not respond to {method}{runner.last_words(talk)}")
         items = sent.result.get(field)
         if not isinstance(items, list):
-            return found, page, f"{method} returned no list of {field}: none of them is used"
+            return found, page, f"the result of {method} contains no list of {field}, so the check uses none"
         for item in items:
-            # All other items are malformed, which rules judge; a plan can't use an item without a name.
+            # An item without a name or URI is malformed, which is for the rules to judge; a plan can't use it.
             if isinstance(item, dict) and isinstance(item.get(key), str):
                 found[item[key]] = item
         cursor = sent.result.get("nextCursor")
         if cursor is None:
             return found, page, ""
-        # A cursor that has come before would lead in a circle up to the limit on pages.
         if not isinstance(cursor, str):
-            return found, page, f"{method} gives a cursor that is not a string: its further pages are not used"
+            return found, page, f"the cursor from {method} is not a string, so no further pages are used"
+        # A cursor that has come before would repeat the same pages until the limit on pages is reached.
         if cursor in cursors:
-            return found, page, f"{method} gives the cursor {cursor!r} again and again: its further pages are not used"
+            return found, page, f"{method} returned the cursor {cursor!r} twice, so no further pages are used"
         cursors.add(cursor)
         if len(found) > MOST_ITEMS:
             break
-    return found, page, f"{method} is longer than {page} pages or {MOST_ITEMS} entries: only these are used"
+    return found, page, f"the list from {method} is cut off after {page} pages with {len(found)} entries"
 
 
 def _callable(
@@ -213,8 +214,8 @@ def _callable(
             writing.append(name)
             continue
         try:
-            # The schema is tried here, so that the user is told once, and no move has to deal with one for which
-            # nothing can be generated.
+            # The schema is tried now: if no arguments can be generated for it, the user is told once, and no move has
+            # to deal with the tool.
             from_schema(tool.get("inputSchema"))
         except CannotGenerate as exc:
             notes.append(f"the tool {name!r} is not called: no arguments can be generated from its schema: {exc}")

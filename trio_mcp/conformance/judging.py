@@ -1,4 +1,4 @@
-"""Judges what happens on a connection, a few examples at a time, with the earlier events to which they refer."""
+"""Judges the events on a connection, a few examples at a time, each with the earlier events to which it refers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STANDING: Final = frozenset(
 
 MOST_STANDING: Final = 100
 MOST_KEPT: Final = 20_000
-"""The most requests that are remembered for late messages (arbitrary)."""
+"""The maximum number of requests that are remembered for late messages (arbitrary)."""
 
 MOST_NAMELESS: Final = 20
-"""The most invalid texts and messages that are remembered, because a late error without an id may be about one of them
-(arbitrary)."""
+"""The maximum number of invalid texts and messages that are remembered: a late error without an id may be about one of
+them (arbitrary)."""
 
 
 @attrs.frozen
@@ -59,8 +59,8 @@ class _Kept:
 class Judging:
     """Judges the events on a main connection to a target, and on those that examples open beside it.
 
-    Each event is judged once, however long the connection lasts. Of the earlier events, the rules see those that it
-    refers to, and those with a lasting effect.
+    Each event is judged once, however long the connection lasts. When the rules judge an event, they also see the
+    earlier events to which it refers, and those with a lasting effect.
 
     Args:
         rules: The rules to judge by.
@@ -80,7 +80,8 @@ class Judging:
         self._nameless: deque[tuple[int, Event]] = deque(maxlen=MOST_NAMELESS)
         self._example = -1
         self._count = 0
-        # -1 represents the prologue, which belongs to no example and is never named as a cause.
+        # While `_example` is -1, the events belong to no example but to the prologue, which is never reported as a
+        # cause.
         for event in self._prologue:
             self._keep(event)
 
@@ -92,14 +93,14 @@ class Judging:
     def judge(self, events: Sequence[Event]) -> Iterator[Found]:
         """Yield the verdicts on new events, those that were recorded since the last call."""
         before = self._before(events)
-        # Events are compared by identity, here and below: two equal events are still two events.
+        # Events are always compared by identity: two equal events are still two events.
         known = {id(event) for event in self._prologue}
         view = self._prologue + [event for event in before if id(event) not in known]
         since = len(view)
         view += events
         history = History(view, since=since)
-        # The number is read before the new events are kept, which advances it: events that come before the first mark
-        # belong to the example that ran last.
+        # The example's number is read before the new events are kept, because keeping them advances it: events before
+        # the first mark belong to the example that ran last.
         began = self._example
         examples = {}
         for event in events:
@@ -108,19 +109,19 @@ class Judging:
         for rule in self._rules:
             try:
                 for rule_, verdict in judge(history, [rule]):
-                    # For a message of a batch, the history has made an event of its own; the recorded event has the
-                    # same position.
+                    # For each message of a batch, the history makes an event of its own, which has the same position as
+                    # the recorded event.
                     where = history.connections[verdict.event.connection]
                     original = where.events[where.position(verdict.event)]
                     # The example that the event refers to comes first: a response may be so late that another example
-                    # runs when it arrives.
+                    # is running when it arrives.
                     causes = [*self._causes(verdict.event), examples.get(id(original), began)]
                     yield Found(rule_, verdict, tuple(dict.fromkeys(each for each in causes if each >= 0)), view)
-            # A mistake in one rule must not cost the verdicts of all others.
+            # The exception is only noted: a mistake in one rule must not cost the verdicts of all the others.
             except Exception as exc:
                 self.troubles[rule.id] = f"{type(exc).__name__}: {exc}"
-        # The oldest are dropped first (a dict keeps the order of insertion): the older a request is, the less likely is
-        # a late message about it.
+        # The oldest requests are dropped first (a dict keeps the order of insertion), because a late message about them
+        # is the least likely.
         while len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
 
@@ -131,7 +132,7 @@ class Judging:
             for key in _keys(event):
                 if (kept := self._kept.get(key)) is not None:
                     found[id(kept)] = kept
-        # The events of the HTTP exchanges that these belong to are needed, too.
+        # The events of the HTTP exchanges to which these events belong are needed, too.
         for kept in list(found.values()):
             for _, event in kept.events:
                 if (exchange := self._kept.get((event.connection, "exchange", event.exchange))) is not None:
@@ -142,14 +143,15 @@ class Judging:
         return [numbered[number] for number in sorted(numbered)]
 
     def _causes(self, event: Event) -> list[int]:
-        """Return the numbers of the examples that sent the requests an event is about."""
+        """Return the numbers of the examples that sent the requests to which an event refers."""
         return [kept.example for key in _keys(event) if (kept := self._kept.get(key)) is not None]
 
     def _keep(self, event: Event) -> None:
         self._count += 1
         if event.kind == "mark" and event.facts.get("what") == "begin":
             self._example = int(event.facts.get("example", self._example + 1))
-        # This comes before the requests in this event are added: the event refers to earlier requests, not to its own.
+        # The event is added to the requests that it refers to before its own requests are kept, because it can refer
+        # only to earlier ones.
         for key in _keys(event):
             if (kept := self._kept.get(key)) is not None:
                 kept.events.append((self._count, event))
@@ -161,12 +163,12 @@ class Judging:
             if event.sender == "server" and is_response(message):
                 self._settle_nameless(event.connection, message.get("id"))
             if is_request(message):
-                # The request is kept together with the HTTP request that carried it, to whose events this one was added
-                # above.
+                # The request is kept together with the HTTP request that carried it; this event has already been added
+                # to the events of that exchange.
                 exchange = self._kept.get((event.connection, "exchange", event.exchange))
                 kept = _Kept(self._example, [(self._count, event)] if exchange is None else [*exchange.events])
-                # The same object is kept under both keys, so that messages about the token and messages about the id
-                # are judged together.
+                # The same object is kept under the id and under the progress token, so that messages about the token
+                # and messages about the id are judged together.
                 self._kept[event.connection, event.sender, id_key(message["id"])] = kept
                 if (token := member_of(message, "params", "_meta", meta.PROGRESS_TOKEN)) is not None:
                     self._kept[event.connection, event.sender, "token", id_key(token)] = kept
@@ -174,8 +176,8 @@ class Judging:
                     self._standing.append(kept)
 
     def _settle_nameless(self, connection: int, request_id: Any) -> None:
-        """Forget the invalid texts that a response settles: the oldest if it has no id, else all before its request."""
-        # Each connection has an order of its own.
+        """Forget the invalid texts that a response settles: all before its request; without an id, only the oldest."""
+        # Only texts on the same connection count, because events on other connections say nothing about their order.
         open_here = [pair for pair in self._nameless if pair[1].connection == connection]
         if request_id is None:
             settled = open_here[:1]

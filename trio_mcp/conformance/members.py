@@ -1,4 +1,4 @@
-"""Safe access to JSON that a peer has sent, where any member may be missing or have the wrong type."""
+"""Gives safe access to JSON that a peer has sent, where any member may be missing or have the wrong type."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def member_of(value: Any, *path: str) -> Any:
 
 
 def items_of(value: Any, *path: str) -> list[Any]:
-    """Return a JSON value, or the member of it at a path, if that is an array, and an empty list otherwise."""
+    """Return the array at a path in a JSON value; an empty list if there is no array at the path."""
     found = member_of(value, *path)
     return found if isinstance(found, list) else []
 
 
 def objects_of(value: Any, *path: str) -> list[dict[str, Any]]:
-    """Return the objects in an array that is found as in `items_of`; its other items are left out."""
+    """Return the objects in the array at a path (see `items_of`), leaving out all other items."""
     return [each for each in items_of(value, *path) if isinstance(each, dict)]

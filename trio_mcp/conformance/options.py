@@ -28,7 +28,8 @@ def _check_rate(name: str, value: Any) -> None:
 
 
 def _check_list(name: str, value: Any) -> None:
-    # A string is a collection, too, but of letters, none of which would name anything.
+    # A string is refused although it is a collection: its items are single letters, which name no rule, revision or
+    # tool.
     if value is not None and (isinstance(value, str) or not isinstance(value, Collection)):
         raise TypeError(f"{name} must be a list, got {value!r}")
 
@@ -63,8 +64,8 @@ class ServerCheckOptions(CheckOptions, total=False):
 
     Attributes:
         examples: How many plans are run.
-        rate: The most requests to send per second.
-        max_bytes: The most bytes that may pass, in both directions together.
+        rate: The maximum number of requests to send per second.
+        max_bytes: The maximum number of bytes that may pass, in both directions together.
         connect_timeout: Seconds that the handshake may take, including the start of a process.
         allow_writes: Whether to call every tool, not only those that are annotated as read-only.
         tools: The names of further tools that may be called.

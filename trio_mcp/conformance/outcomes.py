@@ -25,7 +25,7 @@ class Progress:
 
     Attributes:
         examples: How many examples were run.
-        of: How many are to be run.
+        of: How many examples are to be run.
         seconds: How long the check has taken so far.
         requests: How many requests were sent.
         broken: How many rules are broken so far.
@@ -67,7 +67,7 @@ class Failure:
             server.
         revision: The revision spoken.
         seen: How often the rule was broken when these steps were run again.
-        of: How often they were run again.
+        of: How often the steps were run again.
         example: The number of the example that showed it first.
     """
 
@@ -82,19 +82,20 @@ class Failure:
 
     @property
     def is_rare(self) -> bool:
-        """Whether the steps were run again, and did not break the rule once."""
+        """Whether the steps were run again, and never broke the rule in these runs."""
         return self.seen == 0 < self.of
 
     @property
     def messages(self) -> int:
         """The number of messages in the failing example, in both directions; the handshake and the listing don't count.
 
-        Neither do the requests that the kit repeats to see whether an overdue response was lost.
+        The requests that the kit repeats, to see whether an overdue response was lost, don't count either.
         """
         count, again = 0, False
         for event in self.transcript:
             what = event.facts.get("what") if event.kind == "mark" else None
-            # The handshake, the listing and the examples before this one are only its prologue.
+            # All events before the mark are a prologue that does not count: the handshake, the listing, and earlier
+            # examples.
             if what == "begin":
                 count = 0
             elif what in ("again", "overdue"):
@@ -110,10 +111,10 @@ class Outcome:
 
     Attributes:
         rule: The rule.
-        status: Whether it held, was broken, had no occasion, or can't be checked on this target.
-        occasions: On how many occasions it was judged.
-        reason: Why it had no occasion or can't be checked.
-        failure: The failure, if it is broken.
+        status: Whether the rule held, was broken, had no occasion, or can't be checked on this target.
+        occasions: On how many occasions the rule was judged.
+        reason: Why the rule had no occasion or can't be checked.
+        failure: The failure, if the rule is broken.
         known: Whether the failure is in the baseline.
     """
 
@@ -127,8 +128,8 @@ class Outcome:
     @property
     def fails(self) -> bool:
         """Whether this outcome makes the check fail: a MUST is broken, and the rule is not in the baseline."""
-        # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A fault counts even if no rerun
-        # reproduced it.
+        # Only a MUST counts, because there may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A
+        # broken MUST counts even if no rerun reproduced the fault.
         return self.status == "broken" and self.rule.level == "MUST" and not self.known
 
     @property
@@ -151,7 +152,7 @@ class CheckReport:
         examples: How many plans were run.
         requests: How many requests were sent.
         seconds: How long the check took.
-        generating: How many of these seconds were spent on generating plans.
+        generating: How many seconds of the check were spent on generating plans.
         outcomes: The outcome of each rule.
         notes: Facts that the user must know, for example which tools were not called and why.
         ended: Why the check ended.

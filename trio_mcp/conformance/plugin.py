@@ -59,7 +59,7 @@ def conformance_tests(
         ValueError: If a rule is unknown, an option is invalid, or the baseline can't be read.
     """
     if (target is None) == (fixture is None):
-        raise TypeError("conformance_tests() takes a target, or the name of a fixture that returns one")
+        raise TypeError("conformance_tests() takes exactly one of target and fixture")
     # The arguments are checked at import, so that a misspelt rule or option fails the collection, and not one test in
     # the middle of a run.
     chosen = select(rules, *(("client",) if side == "client" else ("server", "transport")))
@@ -94,7 +94,7 @@ class _Run:
 
     def outcome(self, rule: Rule, target: Any, request: pytest.FixtureRequest) -> Outcome:
         """Return the outcome of a rule; the first call runs the check."""
-        # A failure is remembered, too, or each rule would wait again for a target that can't be reached.
+        # A failed check is remembered, too: otherwise each rule would wait again for a target that can't be reached.
         if self._outcomes is None and self._problem is None:
             # Only the selected rules are checked: fewer rules need fewer kinds of traffic.
             selected = {
@@ -107,7 +107,7 @@ class _Run:
             pytest.fail(f"the target could not be checked: {self._problem}", pytrace=False)
         outcome = self._outcomes[rule.id]
         if outcome.status == "held" and self._doubts:
-            pytest.fail(f"this rule was not seen broken, but the result is undecided: {self._doubts}", pytrace=False)
+            pytest.fail(f"no failure of this rule was seen, but the result is undecided: {self._doubts}", pytrace=False)
         return outcome
 
     def _run(self, target: Any, rules: Sequence[str | Rule]) -> None:
@@ -115,7 +115,7 @@ class _Run:
         clock = trio.testing.MockClock(autojump_threshold=0) if isinstance(target, Servable) else None
         try:
             report: CheckReport = trio.run(partial(self._check, target, rules=rules), clock=clock)
-        # Whatever the exception is, it is the same for every rule, and each test reports it.
+        # Any exception is caught: it concerns every rule, so each test reports it.
         except Exception as exc:
             self._problem = str(exc) or type(exc).__name__
         else:
@@ -130,7 +130,7 @@ def _tell(outcome: Outcome) -> None:
         case "held":
             return
         case "broken" if not outcome.fails:
-            # An `xfail` marker would have to be set before the check has run.
+            # An `xfail` marker can't be used, because it would have to be set before the check has run.
             pytest.xfail(f"{outcome.excuse}: {problem_of(outcome)}")
         case "broken":
             # A traceback would lead into the kit and not into the target.

@@ -1,4 +1,5 @@
-"""Replays: a client's messages are sent again, and the responses are judged by rules or compared with a recording."""
+"""Replays a client's messages: sends them again, and judges the responses by rules or compares them with a
+recording."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ QUIET: Final = 0.1
 """How long to wait for late messages at the end of a replay, in seconds: an arbitrary choice."""
 
 PAUSE: Final = 0.25
-"""The longest pause between two of the client's messages that is reproduced, in seconds; a longer one is cut to this.
-Chosen so that no cancellation overtakes the request that it cancels."""
+"""The longest pause between two of the client's messages that is reproduced, in seconds; longer ones are cut to this
+length. Chosen so that no cancellation overtakes the request that it cancels."""
 
 _LASTING: Final = frozenset({"subscriptions/listen"})
 _OPAQUE: Final = ("nextCursor", "requestState", "taskId", "elicitationId")
@@ -51,7 +52,7 @@ class Replayed:
         differences: The differences from the recording, one line each.
         broken: The ids of the rules that the replay breaks, each with its first failed verdict; for a transcript, only
             of those that the recording does not break.
-        masked: How many messages were sent with their secrets masked.
+        masked: How many messages were sent with masks in place of their secrets.
         since: The index of the first event that is judged.
     """
 
@@ -63,7 +64,7 @@ class Replayed:
 
     @property
     def status(self) -> int:
-        """The exit status: 0 if nothing differs, else 1."""
+        """The exit status: 0 if nothing differs from the recording and no rule is broken, else 1."""
         return int(bool(self.differences or self.broken))
 
 
@@ -90,10 +91,10 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
         since = len(runner.tape.events)
         await runner.run(file.plan)
         # The replay ends like a run of the shrinker: with a moment for late messages, and with a probe, so that the
-        # rules on survival can be judged.
+        # rules that require the server to survive something can be judged.
         await runner.until(lambda: not runner.talks[0].is_open, QUIET)
         await runner.probe()
-    # The events are judged after the connection has ended, as some rules judge its end.
+    # The events are judged only after the connection has ended, because some rules judge its end.
     events = tuple(runner.tape.events)
     return Replayed(events, (), _broken(events, [rule], since), since=since)
 
@@ -128,19 +129,19 @@ async def replay_transcript(open_wire: OpenWire, transcript: Transcript, *, dead
     async with contextlib.AsyncExitStack() as stack:
         await replay.run(stack)
     events = tuple(replay.tape.events)
-    # Rules for clients are left out: the replay only repeats the client's mistakes.
+    # Rules for clients are left out, because the replay only repeats the mistakes of the client that was recorded.
     rules = [rule for rule in RULES.values() if rule.who != "client"]
     before = _broken(transcript.events, rules)
     broken = {id_: verdict for id_, verdict in _broken(events, rules).items() if id_ not in before}
     sent = [event for event in transcript.events if event.sender == "client" and event.kind in ("message", "text")]
-    # The masks are counted for the user: a server that gets a mask in place of a token or a session has a reason to
-    # respond differently.
+    # The masks are counted, because the user must know of them: a server that gets a mask in place of a token or a
+    # session id has a reason to respond differently.
     masked = sum(bool(event.facts.get("masked")) for event in sent)
     return Replayed(events, tuple(_differences(replay.before, History(events))), broken, masked)
 
 
 class _Replay:
-    """A replay in progress.
+    """Sends the client's messages of a recording again, and compares the responses.
 
     Attributes:
         tape: Records the events of the replay.
@@ -158,13 +159,15 @@ class _Replay:
         self._taken = 0
         # Each value that the server made up in the recording is mapped to the one that it makes up now.
         self._now: dict[str, str] = {}
-        # For each event from the server, these list the requests that it responds to, and the requests that it makes:
-        # the connection of each, and its place among the requests there. A batch has several.
+        # For each event from the server, by its identity: the client's requests to which it responds, and the server's
+        # requests that it contains. A request is given by the number of its connection and its place among the requests
+        # on that connection. A batch can contain several.
         self._answers: dict[int, list[tuple[int, int]]] = {}
         self._asks: dict[int, list[tuple[int, int]]] = {}
         for connection in self.before:
             for place, asked in enumerate(connection.requests):
-                # A second response to the same request was a fault, which need not happen again.
+                # Only the first response is awaited: a second one was a fault of the server, which need not happen
+                # again.
                 for answer in asked.answers[:1]:
                     outer = connection.events[connection.position(answer)]
                     self._answers.setdefault(id(outer), []).append((connection.number, place))
@@ -177,8 +180,8 @@ class _Replay:
         said: list[Event] = []
         last = 0.0
         for event in self._events:
-            # The pause is measured from the last event of either side: everything up to that event has happened again
-            # by now, so only the client's own pause remains.
+            # The pause is measured from the previous event of either side: everything up to that event has happened
+            # again by now, so only the client's own pause remains.
             pause, last = event.time - last, event.time
             if event.sender == "server":
                 said.append(event)
@@ -193,8 +196,9 @@ class _Replay:
 
     async def _open(self, number: int, stack: contextlib.AsyncExitStack) -> Wire:
         revision = self.before.connections[number].revision
-        # A recording may name a revision that this version does not support. The revision only decides how the wire
-        # frames messages and which headers it makes; `initialize` is sent as it was recorded.
+        # A recording may name a revision that this version of trio-mcp does not support. A supported one will do in its
+        # place, because the revision only decides how the wire frames messages and which headers it makes; `initialize`
+        # is sent as it was recorded.
         revision = revision if revision in REVISIONS else LATEST_LEGACY
         wire = await stack.enter_async_context(self._open_wire(self.tape, number, revision))
         self._wires[number] = wire
@@ -205,19 +209,21 @@ class _Replay:
         answers = [each for event in said for each in self._answers.get(id(event), ())]
         asks = [each for event in said for each in self._asks.get(id(event), ())]
         if answers or asks:
-            # The result is ignored: a response that has not come in time is reported as a difference at the end, and
-            # the rest is still sent.
+            # A timeout is ignored: a response that has not come in time is reported as a difference at the end, and the
+            # remaining messages are still sent.
             await self.tape.until(lambda: self._has_come(answers, asks), self._deadline)
         for number, place in answers:
             self._learn(self.before.connections[number].requests[place], self._live_one("requests", number, place))
 
     def _has_come(self, answers: Iterable[tuple[int, int]], asks: Iterable[tuple[int, int]]) -> bool:
-        # Only new events are examined, as this is called after each event of a recording that may have a million.
+        # Only new events are examined, because this method is called after each event, and a recording may have a
+        # million events.
         for event in self.tape.events[self._taken :]:
             self._live.connections.setdefault(event.connection, Connection(event.connection)).take(event)
         self._taken = len(self.tape.events)
         return all(
-            # A cancelled request may stay without a response, and nothing more comes on a connection that has ended.
+            # A cancelled request may stay without a response, and nothing more can arrive on a connection that has
+            # ended, so neither is waited for.
             (live := self._live_one("requests", number, place)) is not None
             and (live.answers or live.cancelled is not None)
             for number, place in answers
@@ -243,13 +249,13 @@ class _Replay:
                 self._now[then[name]] = now[name]
         old, new = then.get("inputRequests"), now.get("inputRequests")
         if isinstance(old, dict) and isinstance(new, dict):
-            # The requests are paired by their order: the server chooses their keys, which may differ each time, as may
-            # their number.
+            # The requests are paired by their order, because the server chooses their keys, which may differ each time.
+            # Their number may differ, too.
             self._now |= dict(zip(old, new, strict=False))
 
     def _as_now(self, value: Any) -> Any:
         if isinstance(value, dict):
-            # Names are replaced, too: in `inputResponses` the members are named by keys that the server has chosen.
+            # The names of members are replaced, too: those in `inputResponses` are keys that the server has chosen.
             return {self._now.get(name, name): self._as_now(each) for name, each in value.items()}
         if isinstance(value, list):
             return [self._as_now(each) for each in value]
@@ -276,7 +282,7 @@ class _Replay:
         return message
 
     def _question_now(self, event: Event) -> Any:
-        """Find the server's request to which the client responds here, and return the id that it has in the replay."""
+        """Return the id that a request from the server, to which this event responds, has in the replay."""
         wanted = event.message.get("id")
         for place, asked in enumerate(self.before.connections[event.connection].questions):
             # True and 1.0 equal 1 in Python, but they are different ids.
@@ -300,11 +306,14 @@ def _differences(before: History, now: History) -> Iterable[str]:
     for connection in before:
         live = now.connections.get(connection.number)
         requests = [] if live is None else live.requests
-        # Responses are compared by kind, not by content: times, ids and data differ each time although nothing is
-        # wrong.
+        # Responses are compared by kind, not by content, because times, ids and data differ from run to run although
+        # nothing is wrong.
         for place, asked in enumerate(connection.requests):
-            then, today = _kind(asked), _kind(requests[place]) if place < len(requests) else "it could not be sent"
-            # A cancelled request may get a response or not, so neither is a difference.
+            then, today = (
+                _kind(asked),
+                _kind(requests[place]) if place < len(requests) else "a request that could not be sent",
+            )
+            # A cancelled request may or may not get a response, so neither is a difference.
             if then != today and asked.cancelled is None and asked.method not in _LASTING:
                 yield f"{asked.method} #{asked.id}: {then} before, {today} now"
 
@@ -315,7 +324,7 @@ def _kind(asked: RecordedRequest) -> str:
     if asked.error is not None:
         return f"error {asked.error.get('code')}"
     if asked.result is not None and asked.result.get("isError") is True:
-        return "a result that says isError"
+        return "a result with isError set to true"
     # A result without a type counts as complete, as older servers send none (`basic`, ResultType).
     kind = asked.result.get("resultType", "complete") if asked.result is not None else "complete"
     return "a result" if kind == "complete" else f"a result of the type {kind!r}"

@@ -61,15 +61,15 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
     # Ids are strings or integers (`basic`, Requests). A small number is what most clients send.
     lambda n: n,
     lambda n: f"id-{n}",
-    # A string of digits is a different id from the number; a server that stores all ids as text in one map confuses
-    # them.
+    # A string of digits is a different id from the number that it spells; a server that stores all ids as text in one
+    # map confuses the two.
     lambda n: str(n),
-    # These are the greatest integers that every JSON parser keeps exact (RFC 8259, section 6).
+    # These ids count down from the greatest integer that every JSON parser keeps exact (RFC 8259, section 6).
     lambda n: 2**53 - 1 - n,
-    # Some characters are not ASCII, and one does not fit in 16 bits: JSON escapes it as two surrogates.
+    # Some characters of this id are not ASCII, and one does not fit in 16 bits: JSON escapes it as two surrogates.
     lambda n: f"№ {n} é \U0001f600",
     lambda n: -n,
-    # The response must escape these again, which a server that builds JSON by joining strings forgets.
+    # The response must escape these characters again, which a server that builds JSON by joining strings forgets.
     lambda n: f'"{n}" \\ \t',
     # This id is longer than many fixed buffers, but a client may choose it.
     lambda n: f"{'long-' * 40}{n}",
@@ -80,18 +80,18 @@ APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "
 """Requests that are handled by the server's application, and so may take any amount of time."""
 
 MOST_AGAIN: Final = 3
-"""How many overdue requests are sent again after an example, at most (arbitrary)."""
+"""The maximum number of overdue requests that are sent again after an example (an arbitrary choice)."""
 
 MOST_EVENTS: Final = 10_000
-"""The most events of a target that are kept in memory. Chosen: once a few thousand are waiting, events are judged and
-forgotten."""
+"""The maximum number of a target's events that are kept in memory (an arbitrary choice, far above the few thousand at
+which events are judged and forgotten)."""
 
 LAST_WAIT: Final = 2.0
-"""Seconds that open requests get after the time of a check is up. Chosen: the check exceeds its time only by this much,
-and a healthy server has responded long before."""
+"""Seconds that open requests still get when the time of a check is up (an arbitrary choice: a healthy server has
+responded long before)."""
 
 LAST_PROBE: Final = 1.5
-"""Seconds that a target gets after ``LAST_WAIT`` to show that it is still alive (arbitrary)."""
+"""Seconds that a target gets after ``LAST_WAIT`` to show that it is still alive (an arbitrary choice)."""
 
 CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
 
@@ -110,7 +110,7 @@ class CheckTerms:
         deadline: Seconds within which a response must come.
         opening: Seconds for the handshake, which may include the start of a process.
         capabilities: The capabilities that the kit declares as a client; by default all that it supports.
-        rate: The most requests per second; None for no limit.
+        rate: The maximum number of requests per second; None for no limit.
         end: When the time of the check is up, on Trio's clock: no step begins after it, and each wait ends soon after.
     """
 
@@ -122,7 +122,7 @@ class CheckTerms:
 
     @property
     def patience(self) -> float:
-        """Seconds after which a request to the application is sent again: a fifth of the deadline (arbitrary)."""
+        """Seconds after which a request to the application is sent again: a fifth of the deadline."""
         return self.deadline / 5
 
     def declared(self, revision: str) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ class Sent:
         seconds: How many seconds the response took.
         over: Whether nothing more will come: there is a response, the request was cancelled or is overdue, or the
             connection has ended.
-        acknowledged: Whether the server has acknowledged the request, which it does for a subscription.
+        acknowledged: Whether the server has acknowledged the request; only a subscription is acknowledged.
     """
 
     message: dict[str, Any]
@@ -180,7 +180,7 @@ class Talk:
         wire: The raw connection to the target.
         revision: The revision spoken on the connection.
         capabilities: The capabilities that the kit declares as a client.
-        is_open: Whether anything can be sent, as far as the events seen so far show.
+        is_open: Whether the connection can still be used for sending, as far as the events seen so far show.
         requests: The requests of this example, in order.
         ending: The HTTP exchanges whose streams have delivered a response, and so should end; the wire closes those
             that don't.
@@ -244,13 +244,13 @@ class Talk:
         return {key: value for key, value in (entries | dict(changes or {})).items() if value is not None}
 
     async def ask(self, method: str, params: Mapping[str, Any] | None = None, step: Ask | None = None) -> Sent:
-        """Send a request, and return its record; this does not wait for the response."""
+        """Send a request, and return its record without waiting for the response."""
         step = Ask(method, params) if step is None else step
         changes = dict(step.meta)
         request_id = self.new_id(step.style) if step.id is None else step.id
         if step.token:
-            # Tokens are strings or integers, too. They are far from any id, so that a server which confuses the two is
-            # found.
+            # Like ids, tokens are strings or integers. They are far from any id, so that a server that confuses the two
+            # is found.
             changes.setdefault(meta.PROGRESS_TOKEN, f"token-{self._ids}" if step.style % 2 else 10**6 + self._ids)
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
         if params is not None:
@@ -297,7 +297,7 @@ class Talk:
             for message in event.message if isinstance(event.message, list) else [event.message]:
                 self._take_message(message, event)
         elif event.kind == "request" and (broken := self._broken.pop(event.facts.get("resumes", 0), None)):
-            # Requests that were open on the broken stream can now get their responses on this one.
+            # Requests that were open on the broken stream can now get their responses on the stream that resumes it.
             for sent in broken:
                 sent.over = False
             self._by_exchange[event.exchange or 0] = broken
@@ -307,7 +307,7 @@ class Talk:
             self.ending.discard(event.exchange)
             if event.facts.get("goes_on"):
                 return
-            # Nothing more will come, unless the stream is resumed.
+            # No more responses will come on this stream, unless the client resumes it.
             ended = [sent for sent in self._by_exchange.pop(event.exchange, ()) if not sent.over]
             for sent in ended:
                 sent.over = True
@@ -321,7 +321,7 @@ class Talk:
                 self._by_exchange.setdefault(event.exchange, []).append(sent)
         elif is_response(message):
             sent = self._by_id.get(id_key(message.get("id")))
-            # Only the first response counts; a second one is judged by a rule.
+            # Only the first response counts for the plan; a rule judges whether there is a second one.
             if sent is not None and sent.answer is None:
                 sent.answer = message
                 sent.seconds = trio.current_time() - sent.began
@@ -329,8 +329,8 @@ class Talk:
             # Only a stream that carries a request's response ends with it; the stream of a session does not.
             if event.exchange in self._streams and event.exchange in self._by_exchange:
                 self.ending.add(event.exchange)
-        # Servers of the modern era must not send requests. One that does breaks a rule, and gets no response, which
-        # would hide what the server does without one.
+        # Servers of the modern era must not send requests. A server that does so breaks a rule, and gets no response,
+        # because a response would hide how the server behaves without a response.
         elif is_request(message) and not self.modern:
             self.questions.append(message)
         elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
@@ -359,8 +359,9 @@ class PlanRunner:
         tape: Records the events. It may be emptied between examples, with `forget`.
         talks: The connections of this example, the main one first.
         asked: How many requests were sent, over all connections.
-        slow: The work that the application did not do in time: each method, with the name or URI of what was asked for.
-        longest_pause: The most seconds that a `Pause` may take: a fast target needs no long pauses.
+        slow: The requests that the application did not serve in time: each method, with the name or URI of the
+            requested item.
+        longest_pause: The maximum number of seconds that a `Pause` may take: a fast target needs no long pauses.
         is_late: Whether a request of this example got no response in time.
         undecided: A sentence about each request that had no response when the time of the check was up, but had not
             been open for long enough to break a rule.
@@ -382,7 +383,7 @@ class PlanRunner:
         self.slow: dict[tuple[str, str], None] = {}
         self.is_late = False
         self.undecided: list[str] = []
-        # Every wait ends at this time.
+        # The time, on Trio's clock, at which every wait ends that has not ended earlier.
         self._limit = self.terms.end + LAST_WAIT
         self._extra = contextlib.AsyncExitStack()
         self._next_request = trio.current_time()
@@ -406,8 +407,8 @@ class PlanRunner:
     async def _opened_wire(self, revision: str, capabilities: Mapping[str, Any] | None = None) -> AsyncIterator[Talk]:
         declared = self.terms.declared(revision) if capabilities is None else capabilities
         number = self._opened
-        # The counter is advanced before the wire is opened, which may fail: the mark about the failure has the number
-        # of the attempt.
+        # The counter is advanced before the wire is opened: opening may fail, and then the mark about the failure
+        # carries the number of the attempt.
         self._opened += 1
         async with self._open_wire(self.tape, number, revision) as wire:
             yield Talk(wire, revision, declared, self._count)
@@ -429,7 +430,8 @@ class PlanRunner:
             raise TransportError(self.unanswered(hello) + self.last_words(talk))
         if hello.answer is None:
             if talk.wire.transport == "stdio":
-                # A process reports why it ended on another pipe, its standard error.
+                # A process reports why it ended on its standard error, which is another pipe, so the report may still
+                # be on its way.
                 await self.until(lambda: "standard error" in self.last_words(talk), 0.2)
             raise TransportError(
                 f"the target ended the connection in response to {hello.method}{self.last_words(talk)}"
@@ -440,10 +442,10 @@ class PlanRunner:
                 f"{json.dumps(hello.answer.get('error', hello.answer))[:500]}"
             )
         if not talk.modern:
-            # The check does not continue in the revision that the server prefers: a revision that was not asked for has
-            # other rules, and the caller decides which one is next.
+            # The check does not continue in the revision that the server prefers, because other rules apply to that
+            # revision, and the caller decides which revision is checked next.
             if (spoken := hello.result.get("protocolVersion")) != talk.revision:
-                raise NegotiationError(f"the target speaks {spoken!r}, not revision {talk.revision}")
+                raise NegotiationError(f"the target speaks revision {spoken!r}, not {talk.revision}")
             await talk.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     @staticmethod
@@ -468,7 +470,7 @@ class PlanRunner:
                 said.append(f"HTTP status {event.facts['status']}")
             elif event.kind == "mark" and event.facts.get("what") == "stderr":
                 said.append(f"standard error: {bytes(event.text or b'').decode('utf-8', 'replace')[:200]}")
-        # Only the last ones are quoted, because what came just before the end most likely explains it.
+        # Only the last five items are quoted, because what came just before the end most likely explains the end.
         return ": " + "; ".join(said[-5:]) if said else ""
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -508,7 +510,8 @@ class PlanRunner:
     async def _look(self) -> None:
         """Update the connections from new events, and respond to the server's requests."""
         if self.is_virtual:
-            # The events that have come by now must not depend on the order in which Trio runs tasks.
+            # All tasks run first, because the events seen at this point must not depend on the order in which Trio runs
+            # tasks.
             await trio.testing.wait_all_tasks_blocked()
         self.pump()
         for talk in self.talks:
@@ -525,7 +528,8 @@ class PlanRunner:
             settle: Whether to wait at the end until every request has its response, and to cancel those that never end.
         """
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="begin", example=example)
-        # This comes before the requests of the last example are forgotten: what has come by now still belongs to them.
+        # Events that have come by now still belong to the last example, so they are handled before its requests are
+        # forgotten.
         self.pump()
         for talk in self.talks:
             talk.begin()
@@ -551,10 +555,10 @@ class PlanRunner:
         return found[number % len(found)] if found else None
 
     async def settle(self) -> None:
-        """Wait until every request has its response, or is acknowledged if it lasts; record those that are overdue.
+        """Wait until every request has its response or, if it lasts, its acknowledgement; record overdue requests.
 
         Nothing limits the time that a tool may take. So an overdue request for the application's work is sent again, up
-        to twice. If both responses come soon, the first one was lost; otherwise the work is `slow`.
+        to twice. If both responses come soon, the first request was lost; otherwise the work is `slow`.
         """
 
         def waited_for() -> list[tuple[Talk, Sent]]:
@@ -569,8 +573,8 @@ class PlanRunner:
         patience = self.terms.patience
         if await self.until(is_over, patience):
             return
-        # Requests that the protocol itself handles have the whole deadline. Slow tools don't, as they would use up the
-        # time of the check.
+        # Requests that don't reach the application get the whole deadline. Calls of slow tools don't, because they
+        # would use up the time of the check.
         rest = self.terms.deadline - patience
         if any(sent.method not in APPLICATION for _, sent in waited_for()) and await self.until(is_over, rest):
             return
@@ -590,7 +594,7 @@ class PlanRunner:
             return
         for number, (talk, sent) in enumerate(late):
             if not sent.owed:
-                continue  # its response came after all
+                continue  # the response to this request has come after all
             again = number < len(lost) and lost[number]
             facts: dict[str, Any] = {"answered_again": again} if sent.method in APPLICATION else {}
             self._note_overdue(talk, sent, trio.current_time() - began, **facts)
@@ -607,8 +611,8 @@ class PlanRunner:
         """Record the requests that are open at the end of the check as overdue or undecided, and cancel all of them."""
         for talk, sent in late:
             waited = trio.current_time() - sent.began
-            # Nothing limits the time that the application may take, and only more time would show whether it is slow or
-            # the call was lost.
+            # A request to the application is never overdue at the end of the check: nothing limits the time that the
+            # application may take, and only more time would show whether it is slow or the call was lost.
             is_work = sent.method in APPLICATION
             if not sent.owed or (is_work and waited < self.terms.patience):
                 continue
@@ -665,10 +669,10 @@ class PlanRunner:
         talk = self.talks[0]
         if not talk.is_open:
             return None
-        # Requests that were open at the end may have used up the last wait, so the probe has a time of its own.
+        # Requests that were open at the end may have used up the last wait, so the probe has a time limit of its own.
         self._limit = max(self._limit, trio.current_time() + LAST_PROBE)
         place = len(self.tape.events)
-        # The modern era has no ping; every server must respond to `server/discover` there.
+        # The modern era has no ping, but every server must respond to `server/discover`.
         sent = await talk.ask("server/discover" if talk.modern else "ping")
         await self.until(lambda: sent.over, self.terms.deadline)
         seconds = trio.current_time() - sent.began
@@ -695,13 +699,13 @@ class PlanRunner:
         if isinstance(step, AwaitResponses):
             await self.settle()
         elif isinstance(step, Pause):
-            # A sleep would not do: the server's requests must get their responses meanwhile.
+            # A plain sleep would not do, because the server's requests must get their responses meanwhile.
             await self.until(lambda: False, min(step.seconds, self.longest_pause))
         elif isinstance(step, Open):
             await self._open(step)
         elif (talk := self._talk(step.connection)) is not None:
             await self._pace(step)
-            # These steps build on a response, which may just have come.
+            # These steps build on a response that may just have come, so new events are handled first.
             if isinstance(step, (NextPage, Continue)):
                 await self._look()
             await self._on(step, talk)
@@ -709,7 +713,8 @@ class PlanRunner:
     async def _pace(self, step: Step) -> None:
         if self.terms.rate is not None and isinstance(step, (Ask, NextPage, OnTask, Continue, Http, Write)):
             now = trio.current_time()
-            # Unused time does not add up: a burst after a quiet time might be refused by a limit on the rate.
+            # Unused time does not add up, because a server that limits the rate might refuse a burst after a quiet
+            # time.
             self._next_request = max(now, self._next_request) + 1 / self.terms.rate
             await self.until(lambda: False, self._next_request - now)
 
@@ -718,11 +723,12 @@ class PlanRunner:
             talk = await self._extra.enter_async_context(
                 self._opened_wire(step.revision or self.revision, step.capabilities)
             )
-            # The talk is added before the handshake, as only the talks in this list see their responses.
+            # The talk is added before the handshake, because only the talks in this list see their events, and so the
+            # response.
             self.talks.append(talk)
             await self._shake_hands(talk)
         # A target need not serve several connections, nor every revision, so the rest of the plan just runs without
-        # this one.
+        # this connection.
         except (TransportError, NegotiationError) as exc:
             self.tape.note("mark", "kit", connection=self._opened - 1, what="unsent", reason=str(exc))
 
@@ -820,7 +826,7 @@ def _round(result: Mapping[str, Any], how: str) -> dict[str, Any]:
     if questions and how != "none":
         more["inputResponses"] = {key: answer(each) for key, each in questions.items() if isinstance(each, Mapping)}
     if (state := result.get("requestState")) is not None:
-        # A client must echo the state exactly as it got it. With ``state`` the kit does not, to see whether the server
-        # checks it.
+        # A client must echo the state exactly as it got it. If `how` is "state", the kit changes the state instead, to
+        # see whether the server checks it.
         more["requestState"] = f"{state}x" if how == "state" else state
     return more

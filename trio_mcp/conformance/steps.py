@@ -36,8 +36,9 @@ __all__ = [
 Headers: TypeAlias = Mapping[str, str | None]
 """The differences from the headers of a valid request: a value replaces or adds a header, None removes it.
 
-Placeholders are filled in when the step runs: ``{session}`` is the session's id, ``{event}`` the last event id of its
-streams, and ``{other session}`` and ``{other event}`` are those of another connection to the same server."""
+Placeholders are filled in when the step runs: ``{session}`` is the session's id, ``{event}`` is the last event id of
+the session's streams, and ``{other session}`` and ``{other event}`` are those of another connection to the same
+server."""
 
 
 @attrs.frozen
@@ -52,7 +53,7 @@ class Ask:
         headers: The differences from the headers of a valid request, over HTTP.
         meta: The differences from the ``_meta`` of a valid request; None removes a key.
         connection: The number of the connection, modulo the number of those that are open.
-        style: The kind of id that it gets, see `trio_mcp.conformance.run.STYLES`; 0 for a small number.
+        style: The kind of id that the request gets, see `trio_mcp.conformance.run.STYLES`; 0 for a small number.
     """
 
     method: str
@@ -121,7 +122,7 @@ class Cancel:
     """Cancel open request number ``which``, modulo their number, in the way that the era and the transport require.
 
     Attributes:
-        answered: Whether to cancel a request that already has its response instead.
+        answered: Whether to choose among the requests that already have a response, instead of the open ones.
     """
 
     which: int = 0
@@ -230,8 +231,8 @@ def plan_to_json(plan: Iterable[Step]) -> list[dict[str, Any]]:
         | {
             field.name: _written(getattr(step, field.name))
             for field in attrs.fields(type(step))
-            # Leaving out defaults keeps a file short enough to be read and edited, and valid when a step gets another
-            # field.
+            # Leaving out defaults keeps a file short enough to be read and edited; and the file stays valid when the
+            # code adds a field to a step.
             if getattr(step, field.name) != _default(field)
         }
         for step in plan
@@ -245,10 +246,11 @@ def plan_from_json(data: Any) -> Plan:
         ValueError: If the data is not a plan.
     """
     if not isinstance(data, list):
-        raise ValueError(f"a plan is a list of steps, not {type(data).__name__}")
+        raise ValueError(f"a plan must be a list of steps, not {type(data).__name__}")
     plan = []
     for number, each in enumerate(data):
-        # The value is converted to a string, as a file may have been edited by hand: a list or an object has no hash.
+        # The value is converted to a string, because in a file that was edited by hand it may be a list or an object,
+        # which can't be looked up in a dictionary.
         kind = _KINDS.get(str(each.get("do"))) if isinstance(each, dict) else None
         if kind is None:
             raise ValueError(f"step {number}: 'do' must be one of {', '.join(_KINDS)}")
@@ -263,7 +265,8 @@ def _default(field: Any) -> Any:
     return field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
 
 
-# Bytes are the only values of steps that JSON lacks. UTF-8 is written as text, so that it is legible.
+# Bytes are the only values of steps that JSON lacks. Bytes that are UTF-8 are written as text, so that they are
+# legible.
 def _written(value: Any) -> Any:
     if isinstance(value, bytes):
         try:
@@ -275,13 +278,14 @@ def _written(value: Any) -> Any:
 
 def _read(value: Any) -> Any:
     match value:
-        # The name is special only if it is alone: parameters belong to the target, and may have it among other names.
+        # `$text` and `$base64` are special only if they are an object's sole member: parameters belong to the target,
+        # and may have a member with such a name among others.
         case {"$text": str(text), **rest} if not rest:
             return text.encode()
         case {"$base64": str(text), **rest} if not rest:
             return base64.b64decode(text)
         case list():
-            # Lists in the fields of a step were tuples, and become tuples again, so that a plan that was read equals
-            # the one that was drawn. Lists within parameters are not reached, and stay lists.
+            # Lists in the fields of a step were tuples before they were written, and become tuples again, so that the
+            # plan that is read equals the plan that was written. Lists within parameters stay lists.
             return tuple(map(_read, value))
     return value

@@ -24,7 +24,7 @@ def declares(capabilities: object, path: str) -> bool:
         if not isinstance(value, Mapping) or name not in value:
             return False
         value = value[name]
-    # An empty object also declares a capability, so truthiness won't do.
+    # An empty object also declares a capability, so a test for truth is not enough.
     return value is not None and value is not False
 
 
@@ -36,7 +36,7 @@ def is_spec_method(method: str) -> bool:
 @cache
 def requests_of_clients(revision: str) -> frozenset[str]:
     """Return the methods of the requests that a client may send in a revision."""
-    # Cached: every request that a server receives is checked against it.
+    # The result is cached, because every request that a server receives is checked against this set.
     return frozenset(
         method for method, spec in methods_of(revision).items() if spec.is_request and "client" in spec.senders
     )
@@ -72,13 +72,13 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None, what: str)
                 f"{what}: the settings of the extension {identifier!r} must be a mapping (empty if there are none), "
                 f"got {type(settings).__name__}"
             )
-    # Copied, so that later changes by the application do not alter what sessions declare.
+    # The settings are copied, so that later changes by the application do not alter what sessions declare.
     return {identifier: copy.deepcopy(dict(settings)) for identifier, settings in given.items()}
 
 
 def declared_extensions(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the extensions that a peer has declared, leaving out malformed ones."""
-    # A peer's mistake in one extension must not cost it the rest of the session, so nothing is refused here.
+    # A malformed extension is left out rather than refused: a peer's mistake in one extension must not end the session.
     given = capabilities.get("extensions")
     if not isinstance(given, dict):
         return {}

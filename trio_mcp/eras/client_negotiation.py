@@ -1,4 +1,4 @@
-"""How a client reads what a server declares about itself and its revisions, in both eras. Sans-I/O."""
+"""Reads what a server declares to a client about itself and its revisions, in both eras. Sans-I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RESULT_TYPES = frozenset({"complete", "input_required"})
 
 @attrs.frozen
 class ModernClientEra:
-    """The modern era as a client follows it: every request declares the client, and every result has a known type.
+    """Applies the modern era's rules for a client: every request declares the client, every result has a known type.
 
     Attributes:
         revision: The revision named in every request.
@@ -56,7 +56,7 @@ class ModernClientEra:
 
     @_stamp.default
     def _make_stamp(self) -> dict[str, Any]:
-        # Every request carries the same object, so nothing may change it.
+        # All requests carry this one object, so nothing may change it.
         stamp: dict[str, Any] = {
             meta.PROTOCOL_VERSION: self.revision,
             meta.CLIENT_INFO: self.client_info,
@@ -80,7 +80,7 @@ class ModernClientEra:
         Raises:
             RemoteProtocolError: If this client does not support the ``resultType``.
         """
-        # An absent type means "complete"; an unknown one makes the result invalid (`basic/index`, ResultType).
+        # An absent type means "complete"; an unknown type makes the result invalid (`basic/index`, ResultType).
         kind = result.get("resultType", "complete")
         if not isinstance(kind, str) or kind not in self.result_types:
             shown = kind[:100] if isinstance(kind, str) else type(kind).__name__
@@ -115,10 +115,11 @@ def read_initialize_result(result: dict[str, Any]) -> ServerDeclaration:
     capabilities = result.get("capabilities")
     if not isinstance(revision, str) or not isinstance(info, dict) or not isinstance(capabilities, dict):
         raise NegotiationError("the server's result for initialize lacks protocolVersion, serverInfo or capabilities")
-    # A modern revision is refused, too: it has no handshake, so a server can't choose it here.
+    # A modern revision is refused, too: the modern era has no handshake, so a server can't choose a modern revision in
+    # a handshake.
     if revision not in LEGACY_REVISIONS:
         raise NegotiationError(
-            f"the server speaks {revision[:100]!r}, which this client does not support; "
+            f"the server speaks revision {revision[:100]!r}, which this client does not support; "
             f"the client speaks {', '.join(LEGACY_REVISIONS)}",
             (revision,),
         )
@@ -129,14 +130,14 @@ def read_discover_result(result: dict[str, Any]) -> tuple[list[str], ServerDecla
     """Read the result of ``server/discover``.
 
     Returns:
-        The revisions that the server serves, and its declaration, with an empty revision, which the caller has yet to
-        choose. None if the result is malformed, and so does not prove that the server is modern.
+        The revisions that the server serves, and its declaration; the declaration's revision is empty, because the
+        caller has yet to choose one. None if the result is malformed, and so does not prove that the server is modern.
     """
     supported, capabilities = result.get("supportedVersions"), result.get("capabilities")
     if not isinstance(supported, list) or not isinstance(capabilities, dict):
         return None
     given = result.get("_meta")
-    # Malformed server info does not disqualify the server: it is for display only.
+    # Malformed server info does not disqualify the server, because the info is only displayed.
     info = given.get(meta.SERVER_INFO) if isinstance(given, dict) else None
     declaration = ServerDeclaration(
         "", info if isinstance(info, dict) else None, capabilities, _text(result.get("instructions"))
@@ -154,7 +155,7 @@ def supported_by(error: McpError) -> list[str] | None:
     """Return the revisions that a modern error lists; None if the error does not prove that the server is modern."""
     # After a modern error a client must not fall back to `initialize` (`basic/transports/stdio`, Backward
     # Compatibility). Only UnsupportedProtocolVersion lists revisions; for other modern errors the list is empty. A
-    # legacy server responds with -32601, or with any other error that it has for an unknown method.
+    # legacy server responds with -32601, or with some other error for an unknown method.
     if error.code not in _MODERN_ERRORS:
         return None
     supported = error.data.get("supported") if isinstance(error.data, dict) else None

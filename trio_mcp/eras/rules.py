@@ -13,14 +13,14 @@ from trio_mcp.types.error_codes import INVALID_PARAMS, RESOURCE_NOT_FOUND_LEGACY
 __all__ = ["Rules", "rules_of", "rules_of_owner"]
 
 
-# A NamedTuple, so that `_replace` can derive one revision from another.
+# This is a NamedTuple, so that `_replace` can derive the rules of one revision from those of another.
 class Rules(NamedTuple):
-    """The rules of one revision. Each section is cited from the first revision to which the fact applies.
+    """The rules of one revision. Each reference is to the first revision to which the fact applies.
 
     Attributes:
         revision: The revision.
         modern: Each request declares what the server needs to know; there is no handshake (2026-07-28
-            `basic/versioning`). The consequences have attributes of their own below.
+            `basic/versioning`). Other attributes describe the consequences.
         cache_hints: Results say for how long they may be cached (2026-07-28 `server/utilities/caching`).
         input_in_results: The server asks for input in a result, and the client sends it with the next request; in
             earlier revisions the server sends requests (2026-07-28 `basic/patterns/mrtr`).
@@ -34,7 +34,7 @@ class Rules(NamedTuple):
         progress_messages: Progress notifications may have a ``message`` (2025-03-26 `basic/utilities/progress`).
         no_content: The types of content blocks that the revision lacks: audio came with 2025-03-26, resource links
             with 2025-06-18 (`server/tools`, Tool Result).
-        structured_content: Tool results have structured content, and tools a schema for it (2025-06-18
+        structured_content: Tool results may have structured content, and tools may have a schema for it (2025-06-18
             `server/tools`, Structured Content).
         any_structured_content: Structured content may be any JSON value, not only an object (2026-07-28
             `server/tools`, Structured Content).
@@ -77,18 +77,19 @@ class Rules(NamedTuple):
     primed_streams: bool = True
 
 
-# The kinds of questions that a server may ask in 2024-11-05, from 2025-06-18, and from 2025-11-25.
+# The three sets of capabilities with which clients allow a server to ask them something: from 2024-11-05, from
+# 2025-06-18, and from 2025-11-25 on.
 _ASKED_FIRST: Final = frozenset({"roots", "sampling"})
 _ASKED_LATER: Final = _ASKED_FIRST | {"elicitation.form"}
 _ASKED_NOW: Final = _ASKED_LATER | {"elicitation.url", "sampling.tools", "sampling.context"}
 
-# These go back from the newest legacy revision: each revision is its successor without what the successor added. The
-# defaults above are those of 2025-11-25, from which 2026-07-28 is derived as well.
+# The legacy rules are derived backwards from the newest revision: each revision is its successor without what the
+# successor added. The defaults of `Rules` are the facts of 2025-11-25, from which 2026-07-28 is derived as well.
 _2025_11_25: Final = Rules(revision="2025-11-25", client_capabilities=_ASKED_NOW)
 _2025_06_18: Final = _2025_11_25._replace(
     revision="2025-06-18",
     client_capabilities=_ASKED_LATER,
-    # Before 2025-11-25 invalid arguments give a JSON-RPC error, -32602, which models don't see.
+    # Before 2025-11-25, invalid arguments cause a JSON-RPC error (-32602), which models don't see.
     argument_errors_as_results=False,
     sampling_lists=False,
     choices_of_several=False,
@@ -111,7 +112,7 @@ _2024_11_05: Final = _2025_03_26._replace(
 _2026_07_28: Final = _2025_11_25._replace(
     revision="2026-07-28",
     modern=True,
-    # The server keeps no state for a client, so what a session used to remember travels with each message.
+    # In the modern era the server keeps no state for a client, so each message carries what a session used to remember.
     cache_hints=True,
     input_in_results=True,
     default_log_level=None,

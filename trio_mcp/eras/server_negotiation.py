@@ -36,7 +36,7 @@ LOG_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 
 @attrs.frozen
 class LegacyServerEra:
-    """The legacy era as a server follows it: results are sent unchanged, because the handshake declared the server.
+    """Applies the legacy era's rules for results: they are sent unchanged, because the handshake declared the server.
 
     Attributes:
         revision: The revision that the handshake chose.
@@ -53,7 +53,7 @@ class LegacyServerEra:
 
 @attrs.frozen
 class ModernServerEra:
-    """The modern era as a server follows it: every result states its type and the server that made it.
+    """Applies the modern era's rules for results: each one states its type and the server that made it.
 
     Attributes:
         revision: The revision that the request named.
@@ -69,7 +69,7 @@ class ModernServerEra:
         """Return the result with its type and the server's information added; the argument is not changed."""
         given = result.get("_meta")
         stamp = {meta.SERVER_INFO: self.server_info}
-        # The result's own fields take precedence: an InputRequiredResult has another resultType.
+        # The result's own fields take precedence: an InputRequiredResult has a different resultType.
         finished = {"resultType": "complete", **result}
         finished["_meta"] = {**stamp, **given} if given else stamp
         return finished
@@ -79,7 +79,7 @@ ServerEra: TypeAlias = LegacyServerEra | ModernServerEra
 """The era whose rules a server follows when it sends results."""
 
 
-# Not frozen: logging/setLevel changes the log level of a legacy session.
+# This class is not frozen, because logging/setLevel changes the log level of a legacy session.
 @attrs.define
 class ClientDeclaration:
     """The client's declaration about itself, made in the handshake (legacy era) or in the request (modern era).
@@ -124,10 +124,10 @@ class ServerIdentity:
     capabilities: Callable[[str], dict[str, Any]]
     instructions: str | None = None
     revisions: tuple[str, ...] = REVISIONS
-    # The cautious default: the result is stale at once, and for this client only.
+    # The default is the cautious choice: the result is stale at once, and valid for this client only.
     discover_hints: dict[str, Any] = attrs.Factory(lambda: {"ttlMs": 0, "cacheScope": "private"})
 
-    # Derived from the revisions here, once for all links, as every request needs them.
+    # These fields are derived from `revisions` once, for all links, because every request needs them.
     legacy: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
     modern: dict[str, ModernServerEra] = attrs.field(init=False, repr=False, eq=False)
     supported: list[str] = attrs.field(init=False, repr=False, eq=False)
@@ -146,7 +146,7 @@ class ServerIdentity:
 
     def __attrs_post_init__(self) -> None:
         if not self.supported:
-            raise ValueError(f"revisions must name one of {', '.join(REVISIONS)}, got {self.revisions!r}")
+            raise ValueError(f"revisions must name at least one of {', '.join(REVISIONS)}, got {self.revisions!r}")
 
     def modern_client(self, given: dict[str, Any]) -> ClientDeclaration:
         """Read the revision and the client's declaration from the ``_meta`` of a modern request.
@@ -154,7 +154,8 @@ class ServerIdentity:
         Raises:
             McpError: If a field is missing or malformed, or the server does not serve the revision.
         """
-        # Exact types are enough, as the parser makes no subclasses; this runs for every modern request.
+        # Types are compared exactly, because this runs for every modern request, and the JSON parser makes no
+        # subclasses.
         revision = given.get(meta.PROTOCOL_VERSION)
         if type(revision) is not str:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
@@ -175,7 +176,7 @@ class ServerIdentity:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
         level = given.get(meta.LOG_LEVEL)
         if level is not None and level not in LOG_LEVELS:
-            # `server/utilities/logging`, Error Handling
+            # `server/utilities/logging`, Error Handling, prescribes this code for an invalid level.
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}")
         return ClientDeclaration(era, info, capabilities, level)
 
@@ -199,7 +200,7 @@ def check_method(client: ClientDeclaration, method: str) -> None:
     Raises:
         McpError: With code -32601, if the method is refused.
     """
-    # Notifications are not among these requests, so a request with a notification's name is refused as well.
+    # `requests_of_clients` contains no notifications, so a request with a notification's name is refused as well.
     if method not in requests_of_clients(client.revision) and is_spec_method(method):
         raise McpError(
             METHOD_NOT_FOUND, f"{method!r} is not a method of revision {client.revision} that a client may call"
@@ -212,7 +213,8 @@ class ServerNegotiation:
     Attributes:
         identity: The server's declaration about itself.
         session: The client's declaration in the handshake; None before the handshake.
-        declared: The capabilities declared to the client in the handshake. Features added later are not among them.
+        declared: The capabilities declared to the client in the handshake. Capabilities that the server gains later are
+            not included.
         initialized: Whether the client has confirmed the handshake with ``notifications/initialized``.
         lasting: Whether messages can still reach the client after the response to its request.
     """
@@ -232,12 +234,14 @@ class ServerNegotiation:
         """
         identity, method = self.identity, request.method
         given = request.params.get("_meta") if request.params else None
-        # A server without a modern revision ignores the key, as any legacy server does: a modern error would prevent
-        # the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
+        # A server without a modern revision ignores the revision in `_meta`, as any legacy server does: a modern error
+        # would prevent the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward
+        # Compatibility).
         if identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
             client = identity.modern_client(given)
         elif method == "server/discover" and not identity.modern:
-            # A legacy server responds to a probe with this; the client then sends initialize.
+            # To a client that probes for the modern era, a legacy server responds with this error, and the client then
+            # sends initialize.
             raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
         # Without modern `_meta`, the request belongs to the session that a handshake has opened on this link, if any.
         elif self.session is not None:
@@ -271,7 +275,7 @@ class ServerNegotiation:
                 raise McpError(INVALID_PARAMS, text, {"supported": self.identity.supported})
             data = {"supported": self.identity.supported, "requested": requested}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
-        # A second handshake could change the revision while requests are being served.
+        # A second handshake is refused, because it could change the revision while requests are being served.
         if self.session is not None:
             raise McpError(INVALID_REQUEST, "this session is already initialized")
         info, capabilities = params.get("clientInfo"), params.get("capabilities")
@@ -279,8 +283,8 @@ class ServerNegotiation:
             raise McpError(
                 INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)"
             )
-        # An unknown revision is not an error: the server offers its newest, and the client may disconnect
-        # (2025-11-25 `basic/lifecycle`, Version Negotiation).
+        # An unknown revision is not an error: the server offers its newest legacy revision, and the client may
+        # disconnect (2025-11-25 `basic/lifecycle`, Version Negotiation).
         revision = requested if requested in self.identity.legacy else self.identity.legacy[-1]
         self.session = ClientDeclaration(LegacyServerEra(revision), info, capabilities)
         declared = self.identity.capabilities(revision)
@@ -296,8 +300,8 @@ class ServerNegotiation:
 
 
 def _without_promises(capabilities: dict[str, Any]) -> dict[str, Any]:
-    """Return the capabilities without the promises to announce changes, which could not be kept."""
-    # The objects are copied before they are changed, as they belong to the server.
+    """Return the capabilities without the promises to announce changes, which this link can't keep."""
+    # The objects are copied before they are changed, because they belong to the server.
     offered: dict[str, Any] = {
         name: dict(capabilities[name]) for name in ("tools", "prompts", "resources") if name in capabilities
     }

@@ -1,1 +1,1 @@
-"""Streamable HTTP and HTTP+SSE: client, server, and the rules they share."""
+"""The HTTP transports, Streamable HTTP and HTTP+SSE: the client, the server, and the rules that both sides share."""

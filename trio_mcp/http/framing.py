@@ -1,4 +1,4 @@
-"""The framing of HTTP/1.1 messages, for clients and servers: fields, chunks, and the limits on them.
+"""Defines the framing of HTTP/1.1 messages, for clients and servers: fields, chunks, and limits on both.
 
 This module does no I/O.
 """
@@ -30,20 +30,20 @@ An arbitrary choice; there is a limit because each chunk or frame costs time.
 """
 
 MAX_LINE: Final = 4096
-"""The longest line, in bytes, with a chunk's size and extensions, or with a trailer. An arbitrary choice."""
+"""The maximum length, in bytes, of a line with a chunk's size and extensions, or with a trailer (arbitrary)."""
 
 MAX_SEEN_SIZE: Final = 2048
-"""The size in bytes of the longest head that a parser remembers, in case it comes again. An arbitrary choice."""
+"""The maximum size, in bytes, of a head that a parser remembers, in case that head comes again. An arbitrary choice."""
 
 MAX_SEEN_FIELDS: Final = 40
-"""The most fields of a head that a parser remembers.
+"""The maximum number of fields in a head that a parser remembers.
 
 An arbitrary choice; there is a limit because a short field takes many times its size in memory.
 """
 
 TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
-# This allows no white space before the colon and no control character but the tab, and so neither a folded line nor a
-# line that ends without CR LF.
+# The pattern allows no white space before the colon and no control character but the tab. So it matches neither a
+# folded line nor a line that ends without CR LF.
 FIELD: Final = TOKEN + rb":[\t\x20-\x7e\x80-\xff]*"  # RFC 9112, section 5
 _TRAILER = re.compile(FIELD)  # RFC 9112, section 7.1.2
 # RFC 9112, section 7.1. The size is bounded, so that no integer is ever huge.
@@ -68,7 +68,7 @@ class Chunks:
     """A chunked body while it arrives (RFC 9112, section 7.1). Trailers are checked and dropped.
 
     Args:
-        of_response: Whether it is the body of a response. If so, spaces after the size of a chunk are accepted, since
+        of_response: Whether the body belongs to a response. If so, spaces after the size of a chunk are accepted, since
             some servers send them, and the limit on framing applies to each chunk by itself: a stream of events may
             last for weeks with a chunk for each event.
 
@@ -82,11 +82,11 @@ class Chunks:
         self._of_response = of_response
         self._left = 0  # bytes of the chunk that have not arrived
         self._line: Literal["size", "end of data", "trailer"] = "size"  # the kind of the next line
-        self._content = self._framing = 0  # bytes so far
+        self._content = self._framing = 0  # how many bytes have been taken so far
         self.complete = False
 
     def take(self, buffer: bytearray) -> bytes:
-        """Return the content in a buffer, and remove it from there together with its framing.
+        """Return the content in a buffer, and remove the content and its framing from the buffer.
 
         Raises:
             FramingError: If the framing is refused.

@@ -1,7 +1,7 @@
 """HTTP header fields: their names, how values are encoded, and the standard headers that repeat parts of the body.
 
-2026-07-28 `basic/transports/streamable-http`, section Request Metadata. Headers made from a tool's arguments live in
-`param_headers`.
+2026-07-28 `basic/transports/streamable-http`, section Request Metadata. The module `param_headers` handles the headers
+made from a tool's arguments.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 PROTOCOL_VERSION: Final = "MCP-Protocol-Version"
 METHOD: Final = "Mcp-Method"
 NAME: Final = "Mcp-Name"
-# Legacy era only: the modern era has neither sessions nor resumable streams.
+# These two headers are only for the legacy era: the modern era has neither sessions nor resumable streams.
 SESSION_ID: Final = "Mcp-Session-Id"
 LAST_EVENT_ID: Final = "Last-Event-ID"
 
@@ -50,8 +50,8 @@ EVENTS: Final = "text/event-stream"
 MAX_URL: Final = 8000
 """The longest URL accepted from a peer, in characters: the length that RFC 9110, section 4.1, recommends supporting."""
 
-# Collected from the method table. A method has the same parameter in every modern revision, so the revision is not part
-# of the key.
+# The parameters are collected from the method table. A method has the same parameter in every modern revision, so the
+# revision is not part of the key.
 NAMED_BY: Final = {
     spec.method: spec.name_header
     for revision in MODERN_REVISIONS
@@ -60,10 +60,12 @@ NAMED_BY: Final = {
 }
 """For each method, the parameter that the `NAME` header repeats."""
 
-# Section Value Encoding: a value that a header can't carry unchanged is sent as Base64 between these two.
+# A value that a header can't carry unchanged is sent as Base64 between this prefix and this suffix (section Value
+# Encoding).
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _PLAIN = re.compile(r"[\x20-\x7e]*")
-# RFC 9110, section 5.5, also tolerates bytes above 0x7f (obs-text). Here, text with such bytes must be encoded.
+# RFC 9110, section 5.5, also tolerates bytes above 0x7f (obs-text). MCP requires that a text is encoded if it would
+# contain such bytes.
 _FIELD_VALUE = re.compile(r"[\x20-\x7e\t]*")
 
 
@@ -175,7 +177,7 @@ def standard_headers(request: Request) -> dict[str, str]:
     headers = {METHOD: request.method}
     parameter = NAMED_BY.get(request.method)
     name = None if parameter is None or request.params is None else request.params.get(parameter)
-    # A name of any other type is not sent: the server refuses it as invalid params.
+    # A name that is not a string is not sent: the server refuses such a request for its invalid params.
     if type(name) is str:
         headers[NAME] = encode_value(name)
     return headers
@@ -196,9 +198,9 @@ def check_standard_headers(headers: Headers, request: Request) -> ErrorData | No
         return mismatch(f"the header {METHOD} is missing; the body says {shown(request.method)}")
     if len(methods) > 1:
         return mismatch(f"the header {METHOD} was sent more than once")
-    # Methods are case-sensitive and never encoded, so they are compared as they are.
+    # Methods are case-sensitive and never encoded, so they are compared without decoding.
     if methods[0] != request.method:
-        return mismatch(f"the header {METHOD} says {shown(methods[0])}, the body {shown(request.method)}")
+        return mismatch(f"the header {METHOD} says {shown(methods[0])}, but the body {shown(request.method)}")
     parameter = NAMED_BY.get(request.method)
     if parameter is None:
         return None
@@ -211,7 +213,7 @@ def check_standard_headers(headers: Headers, request: Request) -> ErrorData | No
     if len(names) > 1:
         return mismatch(f"the header {NAME} was sent more than once")
     given = names[0]
-    # The common case: the values are equal, and there is nothing to decode.
+    # In most requests the header is the unencoded name, so there is nothing to decode.
     if given == name and _PLAIN.fullmatch(given) and not given.startswith(_PREFIX):
         return None
     try:

@@ -23,14 +23,16 @@ ANNOTATION: Final = "x-mcp-header"
 PREFIX: Final = "Mcp-Param-"
 
 _TOKEN = re.compile(TOKEN.decode())
-# Section Schema Extension: the types that an annotated property may have.
+# Section Schema Extension allows an annotated property to have one of these types.
 _TYPES = ("string", "integer", "boolean")
-# The integers that every JSON implementation reads exactly (RFC 8259, section 6).
+# Up to this size, every JSON implementation reads integers exactly (RFC 8259, section 6).
 _MAX_SAFE = 2**53 - 1
-# A number without an exponent. `repr` writes some fractions with an exponent: these are compared as text.
+# The pattern matches numbers without an exponent. `repr` writes some fractions with an exponent; these are compared as
+# text.
 _DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
-# Keywords that contain subschemas, apart from `properties`: JSON Schema 2020-12 core, section 10, and older drafts.
+# Apart from `properties`, these keywords contain subschemas: a single one, a list or a mapping (JSON Schema 2020-12
+# core, section 10, and older drafts).
 _ONE = (
     "items",
     "contains",
@@ -77,9 +79,10 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
         ValueError: If an annotation breaks a rule of section Schema Extension; the message says which. Such a tool is
             invalid: a client over HTTP leaves it out of the list of tools.
     """
-    found: dict[str, ParameterHeader] = {}  # by the header's name in lower case
-    # A list replaces recursion: a peer may nest a schema as deeply as it likes. The path is None below any keyword
-    # other than `properties`: an annotation there is an error, because it would not refer to a single argument.
+    found: dict[str, ParameterHeader] = {}  # the keys are the names of the headers in lower case
+    # A list is used instead of recursion, because a peer may nest a schema as deeply as it likes. The path is None
+    # below any keyword other than `properties`: an annotation there is an error, because it would not refer to a single
+    # argument.
     pending: list[tuple[tuple[str, ...] | None, Any]] = [((), input_schema)]
     while pending:
         path, schema = pending.pop()
@@ -137,7 +140,7 @@ def check_parameter_headers(
         if given is None:
             if isinstance(value, (str, int, float)):
                 return mismatch(f"the header {parameter.header} is missing, although {argument} has a value")
-            continue  # absent, or of a type that no header can carry: the tool's validation handles it
+            continue  # the argument is absent, or no header can carry it: the tool validates it
         if headers.count(parameter.header) > 1:
             return mismatch(f"the header {parameter.header} was sent more than once")
         try:
@@ -181,11 +184,11 @@ def _mapping(schema: dict[str, Any], keyword: str) -> Iterable[tuple[str, Any]]:
 def _text(parameter: ParameterHeader, value: Any) -> str | None:
     if isinstance(value, str):
         return value
-    if isinstance(value, bool):  # before int, of which bool is a subclass
+    if isinstance(value, bool):  # checked before int, because bool is a subclass of int
         return "true" if value else "false"
     if isinstance(value, float):
         if not math.isfinite(value):
-            return None  # not valid JSON either
+            return None  # NaN and infinity are not valid JSON either
         if not value.is_integer():
             # `repr` is the shortest text that reads back as the same number.
             return repr(value)
@@ -213,4 +216,4 @@ def _agree(text: str, value: Any) -> bool:
         return isinstance(value, float) and text == repr(value)
     if isinstance(value, float) and not value.is_integer():
         return float(text) == value
-    return Decimal(text) == value  # exact beyond 2**53, too, where a float would be rounded
+    return Decimal(text) == value  # a Decimal is exact beyond 2**53, too, where a float would be rounded

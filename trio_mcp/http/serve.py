@@ -1,4 +1,4 @@
-"""Serving a run of a server over HTTP."""
+"""Serves a run of a server over HTTP."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -15,7 +15,7 @@ from trio_mcp.http.server.app import HttpApp, open_app
 from trio_mcp.http.server.host import HostedRun, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
-if TYPE_CHECKING:  # only a caller that passes one needs hypercorn
+if TYPE_CHECKING:  # only a caller that passes a Config needs hypercorn
     from hypercorn.config import Config
 
 __all__ = ["RunSettings", "ServeSettings", "check_resource", "serve_http"]
@@ -23,7 +23,7 @@ __all__ = ["RunSettings", "ServeSettings", "check_resource", "serve_http"]
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
 LAST_WORDS = 0.5
-"""How many seconds after the grace period the streams that were cut off have to end.
+"""How many seconds the streams that are cut off after the grace period get to end.
 
 An arbitrary choice: ending them takes only local writes.
 """
@@ -93,11 +93,11 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
         return
     if not port or not all(each == "localhost" or is_loopback(each) for each in (host, parts.hostname or "")):
         return
-    # Clients accept the server's URL, or that of a parent path (by whole segments).
+    # As the resource, clients accept the server's URL, or that of a parent path (by whole segments).
     above = f"{options.endpoint}/".startswith(f"{parts.path.rstrip('/')}/")
     if (parts.port or 80) != port or not above:
         served = f"http://{host}:{port}{options.endpoint}"
-        raise ValueError(f"tokens for {resource} would be useless here: the URL being served is {served}")
+        raise ValueError(f"tokens for {resource} would not be valid for this server, whose URL is {served}")
 
 
 async def _serve(
@@ -145,7 +145,7 @@ async def _serve(
                 idle=app.idle,
                 task_status=task_status,
             )
-            # Connections have ended by now, but a handler of a session may still be running without one.
+            # Connections have ended by now, but a handler of a session may still be running without a connection.
             await app.idle()
             nursery.cancel_scope.cancel("the server has ended")
 
@@ -153,6 +153,6 @@ async def _serve(
         urls: list[str] = await start(nursery, serve)
         url = urls[0] + options.endpoint
         if options.endpoint == settings["websocket_path"] != settings["path"]:
-            url = "ws" + url.removeprefix("http")  # https becomes wss
+            url = "ws" + url.removeprefix("http")  # http becomes ws, and https becomes wss
         task_status.started(url)
-        await trio.sleep_forever()  # until `serve` cancels the nursery
+        await trio.sleep_forever()  # the task runs until `serve` cancels the nursery

@@ -1,4 +1,4 @@
-"""Server-sent events: from a byte stream to events and back.
+"""Decodes a byte stream into server-sent events, and encodes such events.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html. Only CR, LF and CRLF end a line: JSON may contain other
 characters at which `str.splitlines` would split, such as U+2028.
@@ -27,11 +27,11 @@ __all__ = [
 
 _BOM = b"\xef\xbb\xbf"
 _PREFIX = len(_BOM) + len(b"data: ")
-"""The most bytes that a line may have in addition to its value."""
+"""The maximum number of bytes in a line in addition to its value."""
 _RETRY_DIGITS = 9
-"""The most digits of a ``retry`` field; a longer value is capped at 10**9 milliseconds, more than eleven days.
+"""The maximum number of digits in a ``retry`` field; a longer value is capped at 10**9 milliseconds, over eleven days.
 
-The length is checked before `int` is called, which refuses a number of thousands of digits."""
+The length is checked before `int` is called, which refuses thousands of digits."""
 
 
 @attrs.frozen
@@ -68,14 +68,14 @@ class EventDecoder:
         self.max_message_size = max_message_size
         self.last_event_id = ""
         self.retry: float | None = None
-        self._first = True  # only the first line may begin with a byte order mark
-        self._after_cr = False  # the last chunk ended with CR; an LF at the start of the next one belongs to that CR
+        self._first = True  # whether this is the first line, which alone may begin with a byte order mark
+        self._after_cr = False  # whether the last chunk ended with CR; an LF that follows belongs to that CR
         # There are two buffers: for the line being read, which may be cut, and for the event's data, which may be many
         # lines.
         self._line = _Bounded(max_message_size + _PREFIX)
         self._data = _Bounded(max_message_size)
-        self._has_data = False  # even an empty data field counts
-        self._broken = False  # a field other than data was over the limit
+        self._has_data = False  # whether the event has a data field, which may be empty
+        self._broken = False  # whether a field other than data was over the limit
         self._event = ""
         # The id of the event being read. It becomes `last_event_id` when the event is complete: if the stream breaks
         # before that, the client must ask for this event again.
@@ -133,7 +133,7 @@ class EventDecoder:
             prefix = len(b"data: ") if head.startswith(b"data: ") else len(b"data:")
             self._separate()
             self._data.add_oversize(head[prefix:], line.tail, line.size - prefix)
-        elif name or not colon:  # a comment, which begins with a colon, is ignored however long it is
+        elif name or not colon:  # a comment, which begins with a colon, is ignored, whatever its length
             self._broken = True
         return None
 
@@ -144,7 +144,7 @@ class EventDecoder:
             return self._dispatch()
         name, colon, value = line, line.find(b":"), b""
         if colon >= 0:
-            # `partition` would copy a long value twice.
+            # `partition` is not used, because it would copy a long value twice.
             name, value = line[:colon], line[colon + 1 + line.startswith(b" ", colon + 1) :]
         if name == b"data":
             self._separate()
@@ -184,7 +184,7 @@ class EventDecoder:
 
 @attrs.define(eq=False)
 class _Bounded:
-    """Bytes kept up to a limit; beyond it, only their beginning and end, which may still show the request's id."""
+    """Keeps bytes up to a limit; beyond the limit, keeps only the two ends, which may still show a request's id."""
 
     limit: int
     size: int = 0
@@ -210,7 +210,7 @@ class _Bounded:
 
     def add_oversize(self, head: bytes, tail: bytes, size: int) -> None:
         """Record a piece that exceeds the limit, or of which only the head and the tail are known."""
-        # From here on memory stays bounded, however long the data is.
+        # From here on, only the two ends are kept, so that memory stays bounded however long the data is.
         if not self.over:
             content = self.content()
             self.head, self.tail = content[:HEAD], content[-TAIL:]
@@ -241,7 +241,7 @@ def encode_event(data: bytes, *, event: str | None = None, id: str | None = None
         if "\0" in id:
             raise ValueError(f"an event id must not contain NUL, got {id!r}")
         head += b"id: " + _single_line("id", id) + b"\n"
-    # Our own JSON has no line ends. CRLF is replaced first, because it is one line end, not two.
+    # Our own JSON has no line ends, but other data may. CRLF is replaced first, because it is one line end, not two.
     if b"\n" in data or b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
     return b"".join((head, b"data: ", data, b"\n\n"))

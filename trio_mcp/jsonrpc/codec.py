@@ -1,4 +1,4 @@
-"""Bytes to messages and back. Malformed input becomes a `Malformed` value: nothing from a peer causes an exception.
+"""Decodes and encodes messages. Malformed input becomes a `Malformed` value: nothing from a peer causes an exception.
 
 Envelopes are checked by hand and not by a model, because every message passes through here. The checks use ``type(x) is
 int``, because a bool must not pass as an integer.
@@ -70,7 +70,7 @@ def decode(data: bytes | bytearray) -> Incoming:
         data: One JSON text in UTF-8, without framing. A number beyond the range of a double becomes infinity
             (RFC 8259, section 6, leaves that to the receiver); it can't be sent on, see `encode`.
     """
-    # `allow_inf_nan` is about the words NaN and Infinity, which are not JSON.
+    # With `allow_inf_nan=False`, the parser refuses the words NaN and Infinity, which are not JSON.
     try:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as exc:
@@ -88,11 +88,11 @@ def parse(value: Any, size: int = 0) -> Incoming:
     if type(value) is dict:
         return _parse_object(value, size)
     if type(value) is list:
-        if not value:  # JSON-RPC 2.0, section 6, requires an error
-            return Malformed(INVALID_REQUEST, "an empty batch")
+        if not value:  # JSON-RPC 2.0, section 6, requires an error for an empty batch
+            return Malformed(INVALID_REQUEST, "a batch must not be empty")
         if len(value) > MAX_BATCH:
-            return Malformed(INVALID_REQUEST, f"a batch of {len(value)} messages; at most {MAX_BATCH} are accepted")
-        # The size of each message is not known. Equal shares keep the sum right, and only the sum is bounded.
+            return Malformed(INVALID_REQUEST, f"a batch must have at most {MAX_BATCH} messages, got {len(value)}")
+        # The size of each message is not known, so each gets an equal share: only the sum of the sizes is limited.
         share = size // len(value)
         return Batch(
             tuple(
@@ -133,7 +133,8 @@ _BAD_ID = '"id" must be a string or an integer'
 
 
 def _parse_answer(obj: dict[str, Any]) -> Response | ErrorResponse | Malformed:
-    # No error response is sent for a fault found here (`expects_answer`): two peers could respond to responses forever.
+    # No error response is sent for a malformed response (`expects_answer`): two peers could respond to responses
+    # forever.
     answer_id = obj.get("id")
     known_id = answer_id if type(answer_id) is int or type(answer_id) is str else None  # see `is_request_id`
 
@@ -148,7 +149,7 @@ def _parse_answer(obj: dict[str, Any]) -> Response | ErrorResponse | Malformed:
     if "error" not in obj:
         result = obj["result"]
         if known_id is None:
-            return broken("a result without an id")
+            return broken('a response with a "result" must have an "id"')
         if type(result) is not dict:
             return broken(f'"result" must be an object, not {_kind(result)}')
         return Response(known_id, result)
@@ -221,7 +222,7 @@ def encode_or_replace(message: Incoming) -> tuple[bytes | None, str | None]:
         return encode(message), None
     except ValueError as exc:
         problem = f"it can't be written as JSON: {exc}"
-    if type(message) is Batch:  # one bad response must not cost the others
+    if type(message) is Batch:  # the responses that can be encoded are still sent
         texts = [text for text, _ in map(encode_or_replace, message.items) if text is not None]
         return (b"[" + b",".join(texts) + b"]" if texts else None), problem
     if type(message) is Response or type(message) is ErrorResponse:
@@ -264,8 +265,9 @@ def _as_json(message: Incoming) -> dict[str, Any] | list[Any]:
 class Pieces:
     """A buffer that joins pieces of bytes, in linear time."""
 
-    # A list of pieces would take too much memory: a peer can send a few bytes at a time, and every bytes object takes
-    # many times that. `pydantic_core.from_json` would copy a bytearray, while a `BytesIO` returns its bytes uncopied.
+    # The pieces are not kept in a list, because a peer can send a few bytes at a time, and every bytes object takes
+    # many times that. A `BytesIO` is used instead of a bytearray, because it returns its bytes uncopied, while
+    # `pydantic_core.from_json` would copy a bytearray.
 
     __slots__ = ("_first", "_joined")
 
@@ -278,7 +280,7 @@ class Pieces:
         if self._joined is not None:
             self._joined.write(piece)
         elif not self._first:
-            self._first = piece  # usually the only one: no copy
+            self._first = piece  # usually the only piece, which is then not copied
         elif piece:
             self._joined = io.BytesIO()
             self._joined.write(self._first)
@@ -296,7 +298,7 @@ class LineDecoder:
     skipped up to its newline and reported as one `Malformed`; the next line is read as usual.
 
     Args:
-        max_message_size: The longest line accepted, in bytes, without its newline.
+        max_message_size: The maximum length of a line, in bytes, without its newline.
     """
 
     def __init__(self, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> None:
@@ -319,8 +321,8 @@ class LineDecoder:
         lines = data.split(b"\n")
         for line in lines[:-1]:
             if not self._size and len(line) <= self.max_message_size:
-                # This is by far the most frequent case and takes no copy: nothing is buffered, and the line is
-                # complete. Blank lines are ignored.
+                # By far the most frequent case is a complete line with nothing buffered, which needs no copy. Blank
+                # lines are ignored.
                 message = decode(line) if line and not line.isspace() else None
             else:
                 self._append(line)
@@ -371,7 +373,7 @@ class LineDecoder:
 # unrelated call. So an id counts only if the legible part proves that it is the message's own, even if one more byte of
 # the text was corrupted.
 
-# The end of pydantic_core's error messages.
+# The end of pydantic_core's error messages, with the position of the fault.
 _PLACE = late_pattern(r"at line (\d+) column (\d+)$")
 # The characters of numbers, true, false and null.
 _LITERAL = (string.ascii_letters + string.digits + "+-.").encode()
@@ -399,10 +401,10 @@ def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
     """Describe a message that was discarded because it is too large.
 
     Args:
-        head: Its first `HEAD` bytes.
-        tail: Its last `TAIL` bytes; empty if the message was cut off.
-        size: Its size in bytes.
-        limit: The largest size accepted.
+        head: The first `HEAD` bytes of the message.
+        tail: The last `TAIL` bytes of the message; empty if it was cut off.
+        size: The size of the message in bytes.
+        limit: The maximum size, in bytes.
     """
     return _describe(
         head, tail, INVALID_REQUEST, f"a message of {size} bytes is longer than max_message_size={limit}", limit

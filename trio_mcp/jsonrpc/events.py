@@ -56,8 +56,8 @@ class OutgoingRequest:
     waiter: Any = None
 
 
-# `cancelled` and `answered` exclude each other and are final. `running` is about the handler's task, which may continue
-# after either; it is reset by `Peer.finished`.
+# At most one of `cancelled` and `answered` is ever set, and it stays set. `running` is about the handler's task, which
+# may continue after either; `Peer.finished` resets it.
 @attrs.define(eq=False)
 class IncomingRequest:
     """One of the peer's requests in flight.
@@ -108,14 +108,14 @@ class BatchInProgress:
         self.waiting -= 1
         if answer is not None:
             self.answers.append(answer)
-        # Section 6 again: if there is no response at all, nothing is sent, not even an empty array.
+        # If there is no response at all, nothing is sent, not even an empty array (JSON-RPC 2.0, section 6).
         return Batch(tuple(self.answers)) if not self.waiting and self.answers else None
 
 
 # --- events -------------------------------------------------------------------------------------------------------
 
 
-# `Peer.receive` returns events, in the order in which the session must act on them.
+# `Peer.receive` returns objects of the following classes, in the order in which the session must act on them.
 @attrs.define
 class RequestStarted:
     """The handler of a request must be run now; when its task has ended, the session calls `Peer.finished`."""
@@ -141,7 +141,7 @@ class Settled:
 
 @attrs.define
 class ProgressReceived:
-    """Valid progress arrived for one of our requests that asked for it; ``size`` is that of the message in bytes."""
+    """Valid progress arrived for one of our requests that asked for it; ``size`` is the message's size in bytes."""
 
     outgoing: OutgoingRequest
     params: dict[str, Any]

@@ -40,7 +40,8 @@ def is_request_id(value: object) -> TypeGuard[RequestId]:
 
 def show_id(request_id: RequestId) -> str:
     """Return an id as text for a message, shortened: the peer chose it, so it may be of any length."""
-    # There are two cuts: a string is cut before it is escaped, and an integer may have thousands of digits.
+    # The text is cut twice: a string before it is escaped, and the result again, because an integer may have thousands
+    # of digits.
     return repr(request_id if isinstance(request_id, int) else request_id[:100])[:200]
 
 
@@ -92,7 +93,7 @@ class ErrorData:
 class ErrorResponse:
     """The error response to a request; ``id`` is None only if the request's id could not be read."""
 
-    # JSON-RPC has null here (2.0, section 5); MCP leaves the member out.
+    # For an id that could not be read, JSON-RPC has null (2.0, section 5), while MCP leaves the member out.
     id: RequestId | None
     error: ErrorData
 

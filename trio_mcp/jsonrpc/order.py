@@ -14,7 +14,7 @@ __all__ = ["MOST_IN_A_ROW", "MessageQueue"]
 T = TypeVar("T")
 
 MOST_IN_A_ROW: Final = 8
-"""How many urgent messages in a row may overtake one that waits.
+"""The maximum number of urgent messages in a row that may overtake a waiting message.
 
 An arbitrary choice: enough for a burst, while the other messages still get one place in nine.
 """
@@ -28,7 +28,7 @@ class MessageQueue(Generic[T]):
     nothing.
 
     Args:
-        wanted: Returns whether an item is still worth taking; others are dropped when their turn comes.
+        wanted: Returns whether an item is still wanted; an unwanted item is dropped when its turn comes.
 
     Attributes:
         plain: The waiting entries that are not urgent, in order: the serial number, the message and the item.
@@ -36,8 +36,9 @@ class MessageQueue(Generic[T]):
             item must not overtake, and the item.
     """
 
-    # Serial numbers record the order of `put` across both lanes, even after `remove`. The lanes are attributes because
-    # every call looks at them, and `len` of a deque costs less than a method call.
+    # Serial numbers record the order of `put` calls across `plain` and `urgent`, even after `remove`. The two queues
+    # are public attributes because `Peer.finished` tests them for every request, and testing a deque costs less than a
+    # method call.
 
     def __init__(self, wanted: Callable[[T], bool] = lambda item: True) -> None:
         self.plain: deque[tuple[int, object, T]] = deque()
@@ -45,7 +46,7 @@ class MessageQueue(Generic[T]):
         self._wanted = wanted
         self._serial = 0
         self._barrier = 0  # the serial number of the last message that nothing may overtake
-        self._in_a_row = 0  # how many urgent ones were taken while the first plain one waited
+        self._in_a_row = 0  # how many urgent messages were taken while the first plain one waited
 
     def __len__(self) -> int:
         return len(self.plain) + len(self.urgent)
@@ -60,7 +61,8 @@ class MessageQueue(Generic[T]):
         """
         self._serial += 1
         if urgent:
-            # The number stays valid even if that message is removed: it says how far the plain lane must have advanced.
+            # The barrier is a serial number that `plain` must have passed, so it stays valid even if the message with
+            # this number is removed.
             self.urgent.append((self._serial, max(self._barrier, self._predecessor(message)), item))
         else:
             if _is_barrier(message):
@@ -71,25 +73,28 @@ class MessageQueue(Generic[T]):
         """Return the serial number of the last plain message that a message refers to, or 0."""
         if not isinstance(message, Notification) or message.method not in _REFERRING:
             return 0
-        # Only plain messages are searched: urgent ones never overtake each other.
+        # Only plain messages are searched, because urgent ones never overtake each other.
         return max((serial for serial, each, _ in self.plain if _refers(message, each)), default=0)
 
     def take(self) -> T | None:
         """Remove and return the item whose turn it is; None if the queue is empty."""
         while True:
-            # Unwanted items are dropped first: an urgent message that precedes one of them overtakes nothing.
+            # Unwanted plain items are dropped first, because an urgent message that precedes one of them would overtake
+            # nothing.
             while self.plain and not self._wanted(self.plain[0][2]):
                 self.plain.popleft()
-            # Without a plain message, `first` is greater than all serial numbers: then nothing is overtaken or counted.
+            # If no plain message is waiting, `first` is greater than all serial numbers, so that nothing is overtaken
+            # or counted.
             first = self.plain[0][0] if self.plain else self._serial + 1
             if self.urgent and (
                 self.urgent[0][0] < first or (self.urgent[0][1] < first and self._in_a_row < MOST_IN_A_ROW)
             ):
                 serial, _, item = self.urgent.popleft()
-                # Only an item that is taken counts: one that is dropped takes no turn away from others.
+                # Only a returned item counts as one in a row: a dropped item does not delay the others.
                 if not self._wanted(item):
                     continue
-                # An item that was put before the first plain one overtakes nothing, so it doesn't count.
+                # An urgent item that was put before the first plain one overtakes nothing, so it doesn't count as one
+                # in a row.
                 self._in_a_row = self._in_a_row + 1 if first < serial else 0
                 return item
             if not self.plain:
@@ -114,9 +119,9 @@ class MessageQueue(Generic[T]):
 def _is_barrier(message: object) -> bool:
     match message:
         case Request() | Notification():
-            # A ping may come before the handshake, but does not belong to it.
+            # A ping may be sent before the handshake, but does not belong to it.
             return facts_of(message.method).opening and message.method != "ping"
-        # A batch may contain a response (2025-03-26 `basic/index`, Batching), so it counts as one.
+        # A batch may contain a response (2025-03-26 `basic/index`, Batching), so it is treated like a response.
         case None | Response() | ErrorResponse() | Batch():
             return True
     return False

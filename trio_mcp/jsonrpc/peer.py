@@ -1,4 +1,4 @@
-"""The bookkeeping of one side of a link: requests in flight, in both directions, are changed here and nowhere else.
+"""Keeps track of the requests in flight, in both directions, on one side of a link; no other module changes them.
 
 A `Peer` does no I/O: a session passes it what arrives (`Peer.receive`) and asks it what to send; it returns events and
 messages. Its promises, which a state machine test checks under many interleavings:
@@ -57,18 +57,18 @@ __all__ = ["Peer"]
 BATCH_REVISION = "2025-03-26"
 
 DEFAULT_MAX_INCOMING_BYTES = 64 * 1024 * 1024
-"""The default of ``max_bytes`` (arbitrary): as many as one message may have (`codec.DEFAULT_MAX_MESSAGE_SIZE`)."""
+"""The default of ``max_bytes``: by an arbitrary choice, the size limit of one message (`DEFAULT_MAX_MESSAGE_SIZE`)."""
 
 MAX_EARLY = 64
-"""How many cancellations of unknown requests are remembered, and how many ids of recent requests, to recognize late
-cancellations (arbitrary)."""
+"""The maximum number of remembered cancellations of unknown requests; also the maximum number of remembered ids of
+recent requests, by which late cancellations are recognized (arbitrary)."""
 
 EARLY_TIME = 10.0
 """How many seconds the cancellation of an unknown request is remembered (arbitrary): a cancellation overtakes its
 request by milliseconds, plus the time that a new connection takes."""
 
 LONGEST_ID = 100
-"""The longest id that is remembered, in characters or bits (arbitrary): most clients use a counter or a UUID."""
+"""The maximum length of a remembered id, in characters or bits (arbitrary): most clients use a counter or a UUID."""
 
 
 class Peer:
@@ -76,11 +76,11 @@ class Peer:
 
     Args:
         max_running: How many of the peer's requests run at once; each `Lane` has as many places of its own.
-        max_queued: How many more wait for a place; beyond that, requests are refused with `OVERLOADED`.
-        max_bytes: How many bytes all of these requests may have, as they arrived; beyond that, requests are refused as
-            well. A single request may be larger.
-        is_urgent: Returns whether a request from the peer overtakes others that wait for a place.
-        clock: Returns the time, in seconds, if a cancellation may arrive before its request, as over HTTP, where each
+        max_queued: How many more requests may wait for a place; any others are refused with `OVERLOADED`.
+        max_bytes: The maximum size of all running and waiting requests together, in bytes as they arrived; a request
+            that would exceed this limit is refused as well, unless it is the only one in progress or has priority.
+        is_urgent: Returns whether a request from the peer overtakes others that wait for a place. clock: Returns the
+        time, in seconds, if a cancellation may arrive before its request, as over HTTP, where each
             has its own POST; None if messages keep their order.
         is_client: Whether this side is the client, which sends no error response for a message without a legible id.
 
@@ -108,7 +108,7 @@ class Peer:
     ) -> None:
         self.revision: str | None = None
         self.closed = False
-        # Whether the peer has ended its side: it can't respond any more, although it may still read.
+        # Whether the peer has closed its sending side: it can't respond any more, although it may still read.
         self._deaf = False
         self._max_running = max_running
         self._max_queued = max_queued
@@ -117,23 +117,24 @@ class Peer:
         self._is_client = is_client
         self.faults = 0
         self._clock = clock
-        # The cancellations that came before their requests, by id, the oldest first: the time at which each is
-        # forgotten, and its reason.
+        # The cancellations that arrived before their requests, by id, the oldest first. Each value has the time at
+        # which the cancellation is forgotten, and its reason.
         self._early: dict[RequestId, tuple[float, str | None]] = {}
-        # The ids of the last requests: a cancellation with such an id is late, and must not cancel a later request. An
+        # The ids of the last requests. A cancellation with such an id is late, and must not cancel a later request. An
         # id must not be used twice in a session (`basic`, Requests), but a client that does so must not lose its next
         # call.
-        self._recent: list[RequestId] = []  # the oldest first; a dict would grow to ten times its entries
+        self._recent: list[RequestId] = []  # the oldest first; a list, as a dict would grow to ten times its entries
         self.incoming_bytes = 0
         self.next_id = 1
-        # There are two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request is
-        # removed from its table when it is settled, answered or cancelled; its handler may still be running.
+        # The two directions have separate tables, because ids are unique within one direction only (JSON-RPC 2.0,
+        # section 4). A request is removed from its table when it is settled, answered or cancelled; its handler may
+        # still be running.
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: MessageQueue[IncomingRequest] = MessageQueue()
         self.running_count = 0
-        # The number of handlers that run in each lane. Pings must not wait for slow tools, and subscriptions last as
-        # long as the session, so neither counts towards `max_running`.
+        # The number of handlers that run in each lane. They don't count towards `max_running`: pings must not wait for
+        # slow tools, and subscriptions last as long as the session.
         self._besides: dict[Lane, int] = {"priority": 0, "listening": 0}
 
     @property
@@ -177,7 +178,8 @@ class Peer:
             raise SessionClosed(f"{method!r} was not sent: the session is closed")
         request_id = self.next_id
         self.next_id += 1
-        # The id is unique among requests in flight, which is all that a token has to be (`basic/utilities/progress`).
+        # The id can serve as the token, which only has to be unique among the requests in flight
+        # (`basic/utilities/progress`).
         if wants_progress:
             params = {**(params or {})}
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": request_id}
@@ -199,7 +201,8 @@ class Peer:
         if outgoing.settled:
             return None
         self._settle(outgoing)
-        # If the request was not sent yet, the writer drops it when its turn comes, and the peer has nothing to cancel.
+        # If the request has not been sent yet, the writer drops it when its turn comes, and the peer has nothing to
+        # cancel.
         if not outgoing.sent or facts_of(outgoing.request.method).handshake:
             return None
         params: dict[str, Any] = {"requestId": outgoing.request.id}
@@ -232,7 +235,7 @@ class Peer:
         """
         if incoming.answered:
             raise LocalProtocolError(f"request {show_id(incoming.request.id)} already has a response")
-        # The handler made no mistake: the cancellation may have come while it was finishing.
+        # This is not an error of the handler: the cancellation may have arrived while it was finishing.
         if incoming.cancelled:
             return None
         incoming.answered = True
@@ -249,19 +252,20 @@ class Peer:
         Returns:
             The queued request that takes the place, whose handler is to be run now; None if nothing waits.
         """
-        if not incoming.running:  # `finished` is called a second time
+        if not incoming.running:  # `finished` has already been called
             return None
         incoming.running = False
         if not incoming.answered and not incoming.cancelled:
             self._drop(incoming)
-        self.incoming_bytes -= incoming.request.size  # `_leave_queue`, inlined: every call comes through here
+        self.incoming_bytes -= incoming.request.size  # `_leave_queue` is inlined, as this runs for every request
         if incoming.hold is not None:
             incoming.hold.release()
         if incoming.lane is not None:
             self._besides[incoming.lane] -= 1
             return None
         successor = None
-        # The queue's lanes are tested first, without a call: every request comes through here, and usually none waits.
+        # The queue's deques are tested first, without a method call: this code runs for every request, and usually no
+        # other request waits.
         if self._queue.plain or self._queue.urgent:
             successor = self._queue.take()
         if successor is None:
@@ -313,26 +317,29 @@ class Peer:
         hold: Hold | None,
         batch: BatchInProgress | None,
     ) -> tuple[Event, ...]:
-        if self.revision in MODERN_REVISIONS:  # then this is the client: see `_may_protest`
+        if self.revision in MODERN_REVISIONS:  # only a client has a modern revision: see `_may_protest`
             text = (
                 f"the server sent the request {request.method[:100]!r}, which revision {self.revision} does not allow"
             )
             return self._fault(RemoteProtocolError(text))
         if self.faults:
             self.faults = 0
-        # Only ids in flight are compared: remembering all ids ever used would take unbounded memory.
+        # The id is compared only with the ids in flight: remembering all ids ever used would take unbounded memory.
         if request.id in self._incoming:
-            return self._refuse(request, INVALID_REQUEST, f"id {show_id(request.id)} is already in flight", batch)
+            return self._refuse(
+                request, INVALID_REQUEST, f"a request with the id {show_id(request.id)} is already in flight", batch
+            )
         incoming = IncomingRequest(request, metadata, batch=batch, hold=hold)
         queued = False
         lane = facts_of(request.method).lane
-        # A single request may exceed the limit (`max_message_size` bounds it), or a large one could never be served.
+        # A request that arrives while no other is in progress may exceed the limit (`max_message_size` bounds it):
+        # otherwise a large one could never be served.
         if self.incoming_bytes and self.incoming_bytes + request.size > self._max_bytes and lane != "priority":
             taken = f"{self.incoming_bytes} of max_incoming_bytes={self._max_bytes} are in use"
             return self._refuse(request, OVERLOADED, f"too many bytes of requests: {taken}; try again later", batch)
-        # Lanes are bounded too: responses may have to wait, so a peer that does not read them could pile up requests.
-        # A priority request that finds its lane full waits like any other; a subscription, which could occupy an
-        # ordinary place forever, is refused.
+        # Lanes are bounded too: responses may have to wait, so a peer that does not read them could pile up requests. A
+        # priority request that finds its lane full is treated like an ordinary one. A subscription is refused, because
+        # it could occupy an ordinary place forever.
         if lane is not None and self._besides[lane] < self._max_running:
             incoming.lane = lane
             self._besides[lane] += 1
@@ -379,14 +386,16 @@ class Peer:
                 self.faults = 0
             self._settle(outgoing)
             return (Settled(outgoing, outcome),)
-        # An error without an id is the peer's complaint about something that it could not read.
+        # An error without an id means that the peer could not read one of our messages.
         if request_id is None:
-            # The text is cut, because the peer chose it.
+            # The text is cut because the peer chose it, and it may be long.
             text = outcome.message[:500] if isinstance(outcome, ErrorData) else "a result"
             return self._fault(RemoteProtocolError(f"the peer reports an error that belongs to no request: {text}"))
         if self._was_ours(request_id):
-            return ()  # late or duplicate: the request is settled, most likely cancelled before the response arrived
-        return self._fault(RemoteProtocolError(f"a response to request {show_id(request_id)}, which was never made"))
+            return ()  # the response is late or a duplicate: most likely, the request was cancelled before it arrived
+        return self._fault(
+            RemoteProtocolError(f"the peer sent a response to request {show_id(request_id)}, which was never made")
+        )
 
     def _was_ours(self, request_id: RequestId) -> bool:
         # Our ids count up from 1, so every id that was ever used is known without a list of them.
@@ -397,27 +406,31 @@ class Peer:
             return self._receive_progress(notification.params or {}, notification.size)
         if notification.method == "notifications/cancelled":
             return self._receive_cancelled(notification.params or {})
-        # On a server, a notification does not reset the count: a server responds to garbage, so a client that reacts to
-        # each error with garbage and a notification would keep it busy forever.
+        # On a server, a notification does not reset the count of faults. A server responds to garbage, so a client that
+        # reacts to each error with garbage and a notification would otherwise keep it busy forever.
         if self.faults and self._is_client:
             self.faults = 0
         return (NotificationReceived(notification),)
 
     def _receive_progress(self, params: dict[str, Any], size: int) -> tuple[Event, ...]:
         token, progress = params.get("progressToken"), params.get("progress")
-        # Faulty progress is reported, but not counted: neither side responds to it, and a server that reports progress
-        # without being asked may do so a thousand times during a successful call.
+        # A faulty progress notification is reported, but not counted: neither side responds to it, and a server that
+        # reports progress without being asked may do so a thousand times during a successful call.
         if not is_request_id(token) or type(progress) not in (int, float):
-            return (Fault(RemoteProtocolError("a progress notification without a valid progressToken and progress")),)
+            return (Fault(RemoteProtocolError("the peer sent progress without a valid progressToken or progress")),)
         outgoing = self._outgoing.get(token)
         if outgoing is not None and outgoing.wants_progress:
             if self.faults and self._is_client:
                 self.faults = 0
             return (ProgressReceived(outgoing, params, size),)
-        # Only requests that want progress have a token.
+        # Only requests that want progress have been given a token.
         if outgoing is not None or not self._was_ours(token):
-            return (Fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given")),)
-        return ()  # late: the request is settled
+            return (
+                Fault(
+                    RemoteProtocolError(f"the peer sent progress for token {show_id(token)}, which it was never given")
+                ),
+            )
+        return ()  # the notification is late: its request is settled
 
     def _receive_cancelled(self, params: dict[str, Any]) -> tuple[Event, ...]:
         request_id, reason = params.get("requestId"), params.get("reason")
@@ -449,7 +462,7 @@ class Peer:
 
     def _receive_teardown(self, request_id: RequestId, reason: object) -> tuple[Event, ...]:
         """End a subscription, the only kind of our requests that the peer may cancel (`patterns/cancellation`)."""
-        # 2026-07-28: the server ends a `subscriptions/listen` by cancelling the client's request.
+        # In 2026-07-28, the server ends a `subscriptions/listen` by cancelling the client's request.
         outgoing = self._outgoing.get(request_id)
         if outgoing is None or not facts_of(outgoing.request.method).lasting:
             return ()
@@ -472,7 +485,7 @@ class Peer:
             if outgoing is not None:
                 self._settle(outgoing)
                 return (Settled(outgoing, error),)
-            # This code marks a report of our own transport, for which the peer is not to blame.
+            # `INTERNAL_ERROR` marks a problem reported by our own transport, for which the peer is not to blame.
             return (Fault(error),) if message.code == INTERNAL_ERROR else self._fault(error)
         return self._protest(error, ErrorResponse(message.id, ErrorData(message.code, message.reason)))
 
@@ -486,21 +499,22 @@ class Peer:
 
     def _may_protest(self, request_id: RequestId | None) -> bool:
         # A modern client sends requests and cancellations only (2026-07-28 `transports/stdio`, Sending Messages). A
-        # server opens no session in the modern era, so a modern revision here means that this side is the client.
+        # server opens no session in the modern era, so if the revision is modern, this side is the client.
         if self.revision in MODERN_REVISIONS:
             return False
-        # To a client, a message without an id may be a line of a log: a server that logs to its standard output would
-        # write the next line about our error response, and so on. A server must always send an error response (JSON-RPC
-        # 2.0, section 5).
+        # A client does not respond to a message without an id, which may be a line of a log: a server that logs to its
+        # standard output would log our error response on its next line, and so on. A server must always send an error
+        # response (JSON-RPC 2.0, section 5).
         return request_id is not None or not self._is_client
 
     def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None, hold: Hold | None) -> tuple[Event, ...]:
         if self.revision != BATCH_REVISION:
-            spoken = self.revision or "none yet"
-            text = f"batches are part of revision {BATCH_REVISION} only; this session speaks {spoken}"
+            spoken = self.revision or "not known yet"
+            text = f"batches are part of revision {BATCH_REVISION} only; the revision of this session is {spoken}"
             protest = self._protest(RemoteProtocolError(text), ErrorResponse(None, ErrorData(INVALID_REQUEST, text)))
             ids = [item.id for item in batch.items if isinstance(item, (Response, ErrorResponse))]
-            # The responses in the batch count as lost: their calls would otherwise wait for others that never come.
+            # The responses in the batch count as lost, because the calls that they belong to would otherwise wait for
+            # responses that never come.
             return sum((self.fail(each, RemoteProtocolError(text)) for each in ids), protest)
         # The response to a batch is a batch. The count starts at one, so that immediate refusals don't complete the
         # response before the whole batch has been read; the last `close_one` below subtracts that one.
@@ -508,7 +522,7 @@ class Peer:
         events: list[Event] = []
         faults = self.faults
         for item in batch.items:
-            # 2025-03-26 `basic/lifecycle`, Initialization.
+            # The handshake must not be part of a batch (2025-03-26 `basic/lifecycle`, Initialization).
             if isinstance(item, Request) and facts_of(item.method).handshake:
                 error = ErrorData(INVALID_REQUEST, "initialize must not be part of a batch")
                 answers.answers.append(ErrorResponse(item.id, error))
@@ -523,7 +537,7 @@ class Peer:
                 events += self.receive(item)
         if (complete := answers.close_one(None)) is not None:
             events.append(Reply(complete))
-        self.faults = min(self.faults, faults + 1)  # a batch is one message
+        self.faults = min(self.faults, faults + 1)  # a batch counts as one message, so it adds at most one fault
         return tuple(events)
 
     # --- the end -------------------------------------------------------------------------------------------------
@@ -534,7 +548,8 @@ class Peer:
         Returns:
             Our requests that will never get a response, to be settled with an error.
         """
-        # The peer's requests keep running: it may have closed only its sending side, and still read the responses.
+        # The peer's requests keep running, because the peer may have closed only its sending side, and still read the
+        # responses.
         self._deaf = True
         outgoing = list(self._outgoing.values())
         for request in outgoing:
@@ -547,7 +562,7 @@ class Peer:
         Returns:
             Our requests, to be settled with an error, and the peer's running ones, whose scopes are to be cancelled.
         """
-        # From here on `receive` returns no events: messages that still arrive are dropped.
+        # `closed` makes `receive` return no events, so messages that still arrive are dropped.
         self.closed = True
         outgoing = self.end_of_input()
         incoming = list(self._incoming.values())

@@ -17,12 +17,12 @@ from trio_mcp.server.context import Context
 
 __all__ = ["Caching"]
 
-# The parameter with which a cacheable request names its tool, prompt or resource.
+# For each cacheable method, the parameter that names the tool, prompt or resource.
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 def _checked_names(given: Iterable[str]) -> frozenset[str]:
-    if isinstance(given, str):  # an iterable of letters
+    if isinstance(given, str):  # a string is an iterable of strings, too
         raise TypeError(f"names must be a set of strings; write {{{given!r}}}")
     names = frozenset(given)
     for name in names:
@@ -34,19 +34,20 @@ def _checked_names(given: Iterable[str]) -> frozenset[str]:
 class Caching:
     """Responds to a tool call, a read or a prompt with the result that the same request got earlier.
 
-    Requests are the same if the principal (with its scopes), the revision, the method and the parameters are. So name
-    only tools, prompts and URIs whose results depend on nothing else: not on a session, headers, claims, the client's
-    capabilities or the user's answers. A cached result is not checked against ``visible=`` again, and the result of a
-    disabled tool is still used until it expires.
+    Two requests count as the same if they have the same principal (with the same scopes), revision, method and
+    parameters (apart from ``_meta``). So name only tools, prompts and URIs whose results depend on nothing else: not on
+    a session, headers, claims, the client's capabilities or the user's answers. A cached result is not checked against
+    ``visible=`` again, and the result of a disabled tool is still used until it expires.
 
     Errors and questions to the user are never cached.
 
     Attributes:
         names: The names of tools and prompts, and the URIs, whose results may be cached. Include only tools that change
             nothing: those that you would annotate with ``read_only_hint``.
-        ttl: How many seconds a result is used.
-        max_entries: How many results are kept.
-        max_bytes: How many bytes of results are kept. Beyond either limit, the least recently used ones are dropped.
+        ttl: How many seconds a result may be used.
+        max_entries: The maximum number of results that are kept.
+        max_bytes: The maximum number of bytes of results that are kept. Beyond either limit, the least recently used
+            results are dropped.
     """
 
     names: frozenset[str] = attrs.field(converter=_checked_names)
@@ -64,7 +65,8 @@ class Caching:
         if key is None:
             return await call_next()
         expires, text = self._kept.get(key, (0.0, b""))
-        # The second comparison is needed because the clock of another run of Trio may be far ahead of this one.
+        # The second comparison is needed because an entry may come from an earlier run of Trio, whose clock may be far
+        # ahead of the current clock.
         if 0 < expires - trio.current_time() <= self.ttl:
             self._kept.move_to_end(key)
             await trio.lowlevel.checkpoint()
@@ -84,10 +86,11 @@ class Caching:
         params = {name: value for name, value in context.params.items() if name != "_meta"}
         named_by = _NAMED_BY.get(context.method)
         named = None if named_by is None else params.get(named_by)
-        if type(named) is not str or named not in self.names:  # not validated yet: the value may be a list
+        # The type is tested because nothing has validated the parameters yet: the value may be a list, for example.
+        if type(named) is not str or named not in self.names:
             return None
         whose = None if context.principal is None else [context.principal.identity, sorted(context.principal.scopes)]
-        # The key is a digest, as parameters may be long.
+        # The key is a digest because parameters may be long.
         return hashlib.sha256(to_json([whose, context.protocol_version, context.method, params])).digest()
 
     def _keep(self, key: bytes, text: bytes) -> None:

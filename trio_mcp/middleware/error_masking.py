@@ -41,7 +41,7 @@ class ErrorMasking:
             if context.failure is None:
                 raise
             raise McpError(exc.code, self._masked(context, context.failure)) from None
-        except Exception as exc:  # raised by a middleware inside this one, and so not logged yet
+        except Exception as exc:  # an inner middleware has raised the exception, which is not logged yet
             raise McpError(INTERNAL_ERROR, self._masked(context, exc, with_traceback=True)) from None
         if context.failure is None or result.get("isError") is not True:
             return result
@@ -49,6 +49,6 @@ class ErrorMasking:
 
     def _masked(self, context: Context[Any], exc: Exception, with_traceback: bool = False) -> str:
         number = secrets.token_hex(4)
-        # The traceback of an exception that a handler raised has been logged just before this.
+        # If a handler raised the exception, its traceback has already been logged.
         self.logger.error("error %s: %s: %r", number, described(context), exc, exc_info=exc if with_traceback else None)
         return f"{self.text} (error {number})"

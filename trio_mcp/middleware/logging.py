@@ -21,28 +21,29 @@ LONGEST: Final = 200
 """How many characters of a name, a URI or an error are logged at most (arbitrary)."""
 
 AHEAD: Final = 500
-"""How many characters beyond the logged part are examined, to recognise a secret that begins in it (arbitrary)."""
+"""How many characters beyond the logged part are examined, to recognise a secret that begins in that part
+(arbitrary)."""
 
 
 def described(context: Context[Any]) -> str:
     """Return a request's method, the name or URI in it, and its principal: ``tools/call 'add' for 'alice'``."""
     named = context.params.get("name", context.params.get("uri"))
-    # The name is the client's text: it is cut and its control characters are escaped, so it can't fill logs or forge
+    # The client chooses the name, so it is cut and its control characters are escaped: it must not fill logs or forge
     # lines.
     text = context.method if type(named) is not str else f"{context.method} {_shown(named)!r}"
     return text if context.principal is None else f"{text} for {context.principal.subject!r}"
 
 
 def _shown(name: str) -> str:
-    # Only a URI can contain a secret. Names, which every call has, need no masking.
+    # Only a URI can contain a secret. All other names, which every call has, need no masking.
     return _masked(name, LONGEST) if ":" in name else name[:LONGEST]
 
 
 def _masked(text: str, length: int) -> str:
     """Return the beginning of a text, with secrets masked."""
     masked = mask_text(text[: length + AHEAD])
-    # Only the text after a secret may show that it is one: the @ after a password, for example. So if the text is cut
-    # off, the last AHEAD characters are not certain to be masked.
+    # Some secrets are recognised only by the text that follows them, as a password in a URL is by the @. So if the text
+    # was cut, the last AHEAD characters may contain an unmasked secret.
     sure = len(masked) if len(text) <= length + AHEAD else max(0, len(masked) - AHEAD)
     return masked[: min(length, sure)]
 
@@ -75,13 +76,13 @@ class Logging:
         request = described(context)
         given = f": {_masked(repr(context.params), self.params)}" if self.params else ""
         self.logger.log(self.level, "%s begins%s", request, given)
-        outcome = "cancelled"  # any other failure is an Exception
+        outcome = "cancelled"  # stays unless the call returns a result or raises an Exception
         try:
             result = await call_next()
             outcome = outcome_of(result)
             return result
         except Exception as exc:
-            # The text may quote what the client has sent.
+            # The error's text may quote what the client has sent, so secrets are masked in it.
             outcome = f"error: {_masked(str(exc), LONGEST)!r}"
             raise
         finally:

@@ -25,7 +25,8 @@ def caller(context: Context[Any]) -> Hashable:
         return context.principal.identity
     assert isinstance(context, ServedContext)
     connection = context.connection
-    # A single HTTP request is not a caller: each would get a separate bucket.
+    # A connection that is only a single HTTP request can't stand for the caller: each request would get a bucket of its
+    # own.
     return connection if isinstance(connection, ServedSession) and connection.lasting else None
 
 
@@ -51,7 +52,7 @@ class RateLimit:
         max_callers: How many buckets are kept. Beyond that, the least recently used one is dropped.
     """
 
-    rate: float = attrs.field(converter=_checked_rate)  # checked before `burst` is made from it
+    rate: float = attrs.field(converter=_checked_rate)  # converters run before `burst` is made from the rate
     burst: int = attrs.field(
         default=attrs.Factory(lambda self: max(1, int(2 * self.rate)), takes_self=True),
         validator=validator(check_count),
@@ -59,7 +60,7 @@ class RateLimit:
     key: Callable[[Context[Any]], Hashable] = attrs.field(default=caller, kw_only=True)
     max_callers: int = attrs.field(default=10_000, kw_only=True, validator=validator(check_count))
     # For each caller, the time at which its bucket will be full again; the least recently seen caller comes first. The
-    # more tokens were taken, the later this time, so it also says how many tokens are left.
+    # more tokens have been taken, the later this time is, so it also shows how many tokens are left.
     _full_at: OrderedDict[Hashable, float] = attrs.field(factory=OrderedDict, init=False)
 
     async def __call__(
@@ -74,10 +75,11 @@ class RateLimit:
     def _take(self, who: Hashable) -> float:
         """Take a token from a caller's bucket; if the bucket is empty, return the seconds until it has a token."""
         now, capacity = trio.current_time(), self.burst / self.rate
-        # The time is at most that of an empty bucket: the clock of another run of Trio may be far ahead of this one.
+        # The time is limited to that of an empty bucket, because the entry may come from an earlier run of Trio, whose
+        # clock may be far ahead of the current clock.
         full_at = min(max(now, self._full_at.get(who, now)), now + capacity)
         wait = full_at + 1 / self.rate - (now + capacity)
-        # A little tolerance: sums of floats may be off by a billionth of a second.
+        # The comparison needs a little tolerance, because sums of floats may be off by a billionth of a second.
         if wait > 1e-9:
             return wait
         self._full_at[who] = full_at + 1 / self.rate

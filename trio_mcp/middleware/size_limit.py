@@ -23,7 +23,7 @@ class SizeLimit:
     A result is not cut: half of a JSON text or of an image is worse than none, and a model can ask for less.
 
     Attributes:
-        max_bytes: The size of the largest result that is sent, in bytes of JSON.
+        max_bytes: The maximum size of a result, in bytes of JSON.
     """
 
     max_bytes: int = attrs.field(default=1_000_000, validator=validator(check_count))
@@ -35,7 +35,7 @@ class SizeLimit:
         size = len(to_json(result))
         if size <= self.max_bytes:
             return result
-        text = f"the result has {size} bytes, and at most {self.max_bytes} are sent; ask for less"
+        text = f"the result has {size} bytes, more than the limit of {self.max_bytes}; ask for less"
         if context.method != "tools/call":
             raise McpError(INTERNAL_ERROR, text)
         return {"content": [{"type": "text", "text": text}], "isError": True}

@@ -1,1 +1,1 @@
-"""The proxy: a client on one side, a server on the other."""
+"""The proxy, which is a client on one side and a server on the other."""

@@ -41,10 +41,10 @@ from trio_mcp.types.versions import LATEST
 
 __all__ = ["ProxyServer"]
 
-# The client capabilities for questions, passed on to a modern upstream with each request.
+# The client capabilities for questions. They are passed on to a modern upstream with each request.
 _INPUTS = ("elicitation", "sampling", "roots")
 
-# The server capabilities that are passed on.
+# The upstream's capabilities that the proxy declares as its own.
 _MIRRORED = ("tools", "resources", "prompts", "completions", "logging")
 
 
@@ -77,7 +77,7 @@ class ProxyFeature:
         """Return the capabilities declared to a client of a revision."""
         declared, rules = self.upstream_capabilities, rules_of(revision)
         return {
-            # A copy, which the caller may add to.
+            # The caller may add to the capabilities, so it gets a copy.
             name: copy.deepcopy(declared[name])
             for name in _MIRRORED
             if isinstance(declared.get(name), dict) and (name != "completions" or rules.completions_capability)
@@ -102,12 +102,14 @@ class ProxyFeature:
             return await self._rounds(context, upstream)
 
         try:
-            # A legacy upstream's call can't be sent again for each round: it stays open while the client is asked.
+            # A call to a legacy upstream can't be sent again for each round, so it stays open while the client is
+            # asked.
             value = await run_interactive(context, lambda: call, park=not upstream.client.session.modern)
         except Exception as exc:
             error = single(exc)
             if isinstance(error, TransportError):
-                # A failure of the upstream's link would be an McpError by now: it is the client that has disconnected.
+                # A failure of the upstream's link would have become an McpError by now, so it is the client that has
+                # disconnected.
                 raise McpError(INTERNAL_ERROR, f"the client can't be asked: {error}") from None
             raise error from None
         return value.result if isinstance(value, Asked) else value
@@ -121,7 +123,7 @@ class ProxyFeature:
             params["inputResponses"] = {key: answers[key].data for key in state["keys"] if key in answers}
             if state["upstream"] is not None:
                 params["requestState"] = state["upstream"]
-        # Rounds without questions are handled here: the proxy's client need not know of them.
+        # Rounds without questions are handled in this loop, because the proxy's client need not know of them.
         pause = FIRST_PAUSE
         for _ in range(self._max_rounds):
             result = await upstream.request(context, params)
@@ -134,12 +136,12 @@ class ProxyFeature:
                 raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r}: {exc.message}") from None
             if questions:
                 asked = {key: self._question(context, each, spoken) for key, each in questions.items()}
-                # The upstream's state travels inside the proxy's, to be sent back with the answers.
+                # The upstream's state is put into the proxy's own state, to be sent back with the answers.
                 return InputRequired(asked, {"upstream": token, "keys": list(asked)})
-            await trio.sleep(pause)  # no questions: the upstream only wants the request to be sent again
+            await trio.sleep(pause)  # without questions, the upstream only wants the request to be sent again
             pause = min(2 * pause, LONGEST_PAUSE)
-            # The parameters are built again, without the responses that were just sent: only the newest state goes back
-            # (2026-07-28 `basic/patterns/mrtr`).
+            # The parameters are built again, without the responses that were just sent, because only the newest state
+            # goes back (2026-07-28 `basic/patterns/mrtr`).
             params = {**self._params(context, upstream), "requestState": token}
         raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking to repeat the request")
 
@@ -153,17 +155,19 @@ class ProxyFeature:
         params = {
             name: value
             for name, value in context.params.items()
-            # The proxy seals its own state, which contains the upstream's; `_rounds` adds the latter and the responses.
+            # The client returns the proxy's sealed state, which contains the upstream's state; `_rounds` adds the
+            # upstream's state and the responses.
             if name not in ("_meta", "requestState", "inputResponses")
         }
         given = {
             key: value
             for key, value in context.meta.items()
-            # These keys belong to the link between client and proxy; the request to the upstream gets its own.
+            # The keys that are left out belong to the link between client and proxy; the request to the upstream gets
+            # its own.
             if key != "progressToken" and not key.startswith("io.modelcontextprotocol/")
         }
-        # A modern upstream learns from each request what the client can be asked; a legacy one has learned it from the
-        # handshake.
+        # A modern upstream learns from each request which questions the client can answer; a legacy one has learned it
+        # from the handshake.
         if upstream.client.session.modern:
             declared = context.client_capabilities
             given[meta.CLIENT_CAPABILITIES] = {name: declared[name] for name in _INPUTS if name in declared}
@@ -180,7 +184,7 @@ class ProxyFeature:
         return result
 
     async def _subscribe(self, context: ServedContext[Any]) -> dict[str, Any]:
-        # The subscription is only noted here: the proxy follows each upstream resource once, for all its subscribers.
+        # The subscription is only recorded: the proxy follows each upstream resource once, for all its subscribers.
         context.session.watch(read_uri(context))
         return {}
 
@@ -241,19 +245,19 @@ class ProxyServer(BaseServer):
             raise TypeError(f"client= must not set {min(taken)!r}: the proxy uses it itself, to pass messages on")
         self._given = target if isinstance(target, Client) else None
         if not isinstance(target, Client):
-            link_factory(target)  # raises now if the target is invalid
+            link_factory(target)  # raises an error now if the target is invalid
         elif client:
-            raise TypeError("client= is for the Client that the proxy makes; it must be empty if a Client is given")
+            raise TypeError("client= is for a Client that the proxy makes; leave it out if the target is a Client")
         self._target: Any = target
         self._client_settings = dict(client or {})
         self._renamed = name is not None
-        # The lifespan opens the upstream, so each run of the proxy has its own connection.
+        # The lifespan opens the connection to the upstream, so each run of the proxy has its own.
         super().__init__("proxy" if name is None else name, lifespan=self._connected, **settings)
         self._instructions_given = settings.get("instructions") is not None
 
     def _make_features(self) -> Iterable[Feature]:
         self._offered = ProxyFeature(self._core.settings, self._core.input.max_rounds)
-        # The proxy handles listening itself: its clients may speak another era than the upstream does.
+        # The proxy handles listening itself, because its clients may speak another era than the upstream does.
         return self._offered, ListeningFeature(self._capabilities)
 
     # --- identity ------------------------------------------------------------------------------------------------
@@ -263,7 +267,7 @@ class ProxyServer(BaseServer):
         server = client.session.server
         self._offered.upstream_capabilities = server.capabilities
         changed: dict[str, Any] = {}
-        # A malformed identity is not passed on.
+        # `server_info` is None if the upstream's identity is malformed, which is not passed on.
         if not self._renamed and client.server_info is not None:
             changed["info"] = server.info
         if not self._instructions_given:
@@ -286,5 +290,5 @@ class ProxyServer(BaseServer):
 
     async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         if notification.method == "notifications/roots/list_changed":
-            # This is the only notification of a client that concerns the upstream.
+            # A client's other notifications do not concern the upstream.
             await states[self._core.settings].tell(notification.method)

@@ -1,4 +1,4 @@
-"""The translation between the revisions on the two sides of a proxy: the upstream's questions, and results."""
+"""Translates the upstream's questions and results between the revisions on the two sides of a proxy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["ASKING", "PASSED_ON", "HandedOn", "handed_on", "in_words_of"]
 ASKING = ("elicitation/create", "sampling/createMessage", "roots/list")
 """The methods by which a server asks its client something."""
 
-# The capability that the client must have declared for each question: see `InputRequest`.
+# For each kind of question, the capability that the client must have declared: see `InputRequest`.
 _NEEDS = {
     "form": "elicitation.form",
     "url": "elicitation.url",
@@ -42,8 +42,8 @@ class HandedOn(InputSources):
     """Declares that every question can be answered, and passes the questions on to the proxy's clients.
 
     Args:
-        answer: ``async (method, params, call) -> answer`` for a server of the legacy era; the call is the client's call
-            that the question is about, or None.
+        answer: ``async (method, params, call) -> answer``, which answers a question from a legacy-era server; the call
+            is the client's call that the question is about, or None if it is unknown.
         calls: The calls that the server has not responded to.
     """
 
@@ -51,11 +51,12 @@ class HandedOn(InputSources):
         def unused(params: object) -> None:
             raise AssertionError("questions are passed on, never answered by a callback")
 
-        # The callbacks only make the base class declare every capability; which ones apply depends on each client.
+        # The callbacks are passed only to make the base class declare every capability. The capabilities that apply
+        # depend on each client.
         super().__init__(
             Answers(
                 elicitation=unused,
-                sampling=unused,  # type: ignore[arg-type]  # it is declared, never called
+                sampling=unused,  # type: ignore[arg-type]  # declares the capability, but is never called
                 sampling_features=("tools", "context"),
                 roots=(),
             )
@@ -89,23 +90,23 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     """
     spec = method_spec(spoken, method) if isinstance(method, str) and method in ASKING else None
     if spec is None:
-        raise McpError(
-            INVALID_PARAMS, f"the upstream server asks for {str(method)[:100]!r}, which is an unknown question"
-        )
+        raise McpError(INVALID_PARAMS, f"the upstream server sent the unknown request {str(method)[:100]!r}")
     plain = {} if params is None else params
     try:
-        # The question is checked even if it passes unchanged: the client must not be blamed for the upstream's mistake.
+        # The question is checked even if it is passed on unchanged, because the client must not be blamed for the
+        # upstream's mistake.
         question: Any = spec.message.from_wire({"method": method, "params": plain})
     except ValidationError as exc:
-        raise McpError(INVALID_PARAMS, f"the upstream server's {method!r} is malformed: {brief(exc)}") from None
-    # `_meta` belongs to the link between the upstream and the proxy.
+        raise McpError(INVALID_PARAMS, f"the upstream server's {method!r} request is malformed: {brief(exc)}") from None
+    # `_meta` is left out, because it belongs to the link between the upstream and the proxy.
     plain = {name: value for name, value in plain.items() if name != "_meta"}
     keys = [method]
     identity = None
     if method == "elicitation/create":
         keys = ["url" if plain.get("mode") == "url" else "form"]
         if keys == ["url"]:
-            # An id is made here if the upstream's revision has none, as the client's revision may require one.
+            # If the upstream's question has no elicitation id, one is made, because the client's revision may require
+            # it.
             identity = plain.get("elicitationId") or str(uuid.uuid4())
     elif "tools" in plain or "toolChoice" in plain:
         keys.append("tools")
@@ -113,7 +114,7 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     def words(revision: str) -> dict[str, Any] | None:
         if method == "roots/list":
             return None
-        # Nothing is translated if the revision is the same, so that unknown fields are kept.
+        # If both sides have the same revision, nothing is translated, so that unknown fields are kept.
         wire = dict(plain) if revision == spoken else wire_for(question.params, revision)
         wire.pop("_meta", None)
         if identity is not None and rules_of(revision).elicitation_ids:
@@ -123,7 +124,8 @@ def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str
     request = InputRequest(
         context, method, tuple(_NEEDS[key] for key in keys), words, lambda answer: answer, None, None, identity
     )
-    # The question counts as taken: it stays unasked only if another question of the upstream was refused.
+    # The question is marked as taken, so that it does not warn that it was never awaited: it stays unasked only if
+    # another question from the upstream was refused.
     return request.take()
 
 
@@ -135,7 +137,7 @@ PASSED_ON = (
 )
 """The methods that the proxy passes on to the upstream; every revision has them."""
 
-# Fields of a result that only the modern era has.
+# The fields of a result that exist only in the modern era.
 _MODERN = ("resultType", "ttlMs", "cacheScope")
 
 
@@ -154,7 +156,8 @@ def in_words_of(
     Raises:
         McpError: If the result is malformed, and so can't be translated: -32603.
     """
-    # The result stays unchanged, so that unknown fields are kept and nothing is validated twice.
+    # If both sides have the same revision, the result stays unchanged, so that unknown fields are kept and nothing is
+    # validated twice.
     if revision == spoken:
         return result
     rules = rules_of(revision)
@@ -162,7 +165,7 @@ def in_words_of(
         wire = wire_for(methods_of(spoken)[method].results[0].from_wire(result), revision)
     except ValidationError as exc:
         raise McpError(
-            INTERNAL_ERROR, f"the upstream server's result of {method!r} is malformed: {brief(exc)}"
+            INTERNAL_ERROR, f"the upstream server's result for {method!r} is malformed: {brief(exc)}"
         ) from None
     if method == "tools/call":
         wire["content"] = [downgraded_block(block, revision) for block in wire.get("content", ())]

@@ -1,4 +1,4 @@
-"""The calls that an upstream has not responded to: they decide which client a question or a notification is for."""
+"""Keeps the calls that an upstream has not responded to, to find the client that a question or notification is for."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ __all__ = ["CALL", "Heard", "UnansweredCalls"]
 
 Heard = Callable[["UnansweredCalls", Notification, RequestId | None], None]
 
-# An arbitrary choice: each takes an id and a weak reference, for as long as the connection lasts.
+# The limit is an arbitrary choice: each call takes an id and a weak reference, for as long as the connection lasts.
 MAX_GIVEN_UP: Final = 1000
-"""How many given-up calls are remembered; of older ones, only whether all of them belonged to one client."""
+"""The maximum number of given-up calls that are remembered; of older calls, only the client is remembered, and only if
+all of them belong to the same one."""
 CALL: Final = "call"
 """The metadata key for the context of the client's call that a question is about; the value is None if unknown."""
 
 
 class UnansweredCalls:
-    """The calls that an upstream has not responded to, including those given up, and the client of each.
+    """Keeps the calls that an upstream has not responded to, including those given up, and the client of each.
 
     Args:
         heard: Called with this object, a notification, and the related request if the transport knows it. This happens
@@ -43,8 +44,9 @@ class UnansweredCalls:
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
-        self._waited_for: dict[RequestId, ServedContext[Any]] = {}  # in the order in which they were sent
-        # The references to clients are weak: most clients leave long before the connection to the upstream ends.
+        self._waited_for: dict[RequestId, ServedContext[Any]] = {}  # in the order in which the calls were sent
+        # The references to clients are weak, because most clients leave long before the connection to the upstream
+        # ends.
         self._given_up: dict[RequestId, Callable[[], object]] = {}
         self._older: Callable[[], object] | None = None  # the client of the calls beyond `MAX_GIVEN_UP`
 
@@ -62,21 +64,23 @@ class UnansweredCalls:
         try:
             yield opened
         except HttpError as exc:
-            refused = exc.trouble != "gateway"  # a gateway's error does not say whether the server got it
+            refused = exc.trouble != "gateway"  # a gateway's error does not say whether the server got the request
             raise
         finally:
             if entered is not None:
                 unanswered = self._waited_for.pop(entered.request.id, None) is not None
-                # A request that was never sent, or that the server refused, can't be asked about.
+                # A question can't be about a request that was never sent or that the server refused.
                 if unanswered and entered.sent and not refused:
                     self._give_up(entered.request.id, weakref.ref(context.connection))
 
     def _give_up(self, request_id: RequestId, client: Callable[[], object]) -> None:
-        # The upstream may still be working on the call, ask about it or send notifications for it. Few upstreams ever
-        # respond to a cancelled call, and their silence proves nothing, so the call is kept until the connection ends.
+        # The upstream may still be working on the call, ask a question about it or send notifications for it. Few
+        # upstreams ever respond to a cancelled call, and their silence proves nothing, so the call is remembered until
+        # the connection ends.
         self._given_up[request_id] = client
         if len(self._given_up) > MAX_GIVEN_UP:
-            # The id of the oldest call is dropped, but its client is not: a question may still be about the call.
+            # Only the id of the oldest call is dropped. Its client is remembered, because a question may still be about
+            # the call.
             oldest = self._given_up.pop(next(iter(self._given_up)))
             same = self._older is None or self._older() is oldest()
             self._older = oldest if same else _nobody
@@ -84,15 +88,15 @@ class UnansweredCalls:
     def arrived(self, message: Incoming, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
         """Examine a message as it arrives from the upstream; return its metadata, with the call that it concerns."""
         related: RequestId | None = metadata.get(RELATED)
-        # The call of a question is looked up here because its handler may run after the call has ended. A batch may
-        # contain requests, and has one set of metadata for all of them.
+        # The call that a question is about is looked up on arrival, because the question's handler may run after the
+        # call has ended. A batch may contain requests, and has one set of metadata for all of them.
         if isinstance(message, (Request, Batch)):
             metadata = {**metadata, CALL: self.meant(related)}
         items: Sequence[Incoming] = message.items if isinstance(message, Batch) else (message,)
         for each in items:
             if isinstance(each, Notification):
                 self._heard(self, each, related)
-            # A malformed response settles a call like any other.
+            # A malformed response settles its call like any other response.
             elif isinstance(each, (Response, ErrorResponse)) or (
                 isinstance(each, Malformed) and not each.expects_answer
             ):
@@ -100,7 +104,7 @@ class UnansweredCalls:
         return metadata
 
     def _answered(self, request_id: RequestId | None) -> None:
-        """Record that the upstream has responded to a request, in time or not."""
+        """Record that the upstream has responded to a request, in time or too late."""
         if request_id is not None:
             self._waited_for.pop(request_id, None)
             self._given_up.pop(request_id, None)
@@ -122,7 +126,7 @@ class UnansweredCalls:
         """
         if related is not None:
             return self._waited_for.get(related)
-        # This is a guess, so it is allowed only if all pending calls belong to the same client.
+        # Choosing the last call is a guess, so it is allowed only if all pending calls belong to the same client.
         last = next(reversed(self._waited_for.values()), None)
         return last if last is not None and self.all_of(last.connection) else None
 

@@ -39,7 +39,7 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
 
-# The waits before subscribing again, for as long as the connection lasts.
+# The delays before subscribing again. The attempts go on for as long as the connection lasts.
 _LISTENING = Backoff(longest=60.0, attempts=None)
 
 _LISTS = {
@@ -47,7 +47,7 @@ _LISTS = {
     PromptsListChanged: (PROMPTS_CHANGED, "prompts_list_changed", "prompts"),
     ResourcesListChanged: (RESOURCES_CHANGED, "resources_list_changed", "resources"),
 }
-"""For each list event: the topic to announce, the flag of `Client.listen`, the capability."""
+"""For each list event: the topic to announce, the flag of `Client.listen`, and the capability that offers the list."""
 
 
 class Upstream:
@@ -103,7 +103,7 @@ class Upstream:
             async with self._connecting:
                 if not self._connected:  # another call may have reconnected while this one waited
                     assert self._nursery is not None
-                    # The connection belongs to the run's nursery, as it outlives the call that opens it.
+                    # The connection runs in the nursery of the proxy's run, because it outlives the call that opens it.
                     await start(self._nursery, self._hold)
         return self.client
 
@@ -113,29 +113,33 @@ class Upstream:
             await self.client.aclose()
 
     async def _hold(self, task_status: trio.TaskStatus[None]) -> None:
-        again = hasattr(self, "client")  # so the proxy's clients may have missed changes
+        again = hasattr(self, "client")  # after a reconnection, the proxy's clients may have missed changes
         block: Any = self._make_client() if self._given is None else contextlib.nullcontext(self._given)
         async with block as client:
-            session = client.session  # raises if a given client has not been entered
-            # A given client may be closed already; its loss is raised, as the proxy can't reconnect it.
+            session = client.session  # raises an error if the given client has not been entered
+            # A given client may already be closed. The reason is raised, because the proxy can't reconnect a given
+            # client.
             if session.closed:
                 await session.raise_loss()
-            # The new connection has no log level yet; the next call of a client that wants log messages sets it.
+            # No log level has been set on the new connection; the next call from a client that wants log messages sets
+            # it.
             self.client, self._connected, self._log_level = client, True, None
             self._mirror(client)
             assert self._nursery is not None
             if again:
-                # This wakes the tasks that follow resources; the new event is for the next reconnection.
+                # Setting the event wakes the tasks that follow resources; the new event is for the next reconnection.
                 self._reconnected.set()
                 self._reconnected = trio.Event()
                 self._announce_lists()
-            # Subscribing must not delay the first request, so it runs in another task.
+            # Subscribing must not delay the first request, so another task does it.
             self._nursery.start_soon(self._hear_lists, client)
             task_status.started()
             try:
                 await session.raise_loss()
             except TrioMcpError as exc:
-                logger.info("the proxy %r has lost its upstream server: %s", self._proxy.info.name, exc)
+                logger.info(
+                    "the proxy %r has lost the connection to its upstream server: %s", self._proxy.info.name, exc
+                )
             finally:
                 self._connected = False
 
@@ -152,7 +156,8 @@ class Upstream:
             client = await self.connected()
             if isinstance(client, UpstreamClient):
                 return await client.pass_on(context, params, on_progress)
-            # The proxy sets no time limit: its client has limits, and cancels the request.
+            # The proxy sets no time limit: its client has limits of its own, and cancels the request when they are
+            # reached.
             return await client.request(
                 context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
             )
@@ -172,18 +177,18 @@ class Upstream:
             yield
         except McpError:  # the upstream's own error passes unchanged
             raise
-        # The upstream client refused the method before it was sent; for the proxy's client, such a method is unknown.
+        # The upstream `Client` refused the method before it was sent. To the proxy's client, such a method is unknown.
         except CapabilityError:
             raise McpError(
                 METHOD_NOT_FOUND, f"unknown method {method!r}: the upstream server {self.name!r} does not offer it"
             ) from None
         except (TrioMcpError, OSError) as exc:
-            if isinstance(exc, AuthorizationError):  # its text says what to do; a traceback would bury that
-                logger.warning("the upstream server %r did not respond to %r: %s", self.name, method, exc)
+            if isinstance(exc, AuthorizationError):  # a traceback would bury the text, which says what to do
+                logger.warning("the request %r to the upstream server %r failed: %s", method, self.name, exc)
             else:
-                logger.warning("the upstream server %r did not respond to %r", self.name, method, exc_info=exc)
+                logger.warning("the request %r to the upstream server %r failed", method, self.name, exc_info=exc)
             what = "is unavailable" if isinstance(exc, (TransportError, OSError)) else "gave no valid response"
-            # The client only gets the type: the details are for the log.
+            # The client gets only the exception's type, because the details belong in the log.
             raise McpError(INTERNAL_ERROR, f"the upstream server {self.name!r} {what}: {type(exc).__name__}") from None
 
     @property
@@ -196,17 +201,18 @@ class Upstream:
         """Make a legacy upstream send log messages of a level, and less severe ones if another client wants them."""
         method = "logging/setLevel"
         client = await self.connected_or_refuse(method)
-        # For a modern upstream, each request states the level instead.
+        # A modern upstream gets the level with each request instead.
         if level is None or client.session.modern or not declares(client.session.server.capabilities, "logging"):
             return
         if not self._logs_from(level):
-            async with self._setting_level:  # a second client waits, and then may find the level set
+            async with self._setting_level:  # another task may set the level during the wait
                 if not self._logs_from(level):
                     with self._refusing(method):
                         try:
                             await client.request(method, {"level": level})
                         except McpError:
-                            # The level counts as set: otherwise every call would ask again, and be refused again.
+                            # The level counts as set even if the upstream refuses it: otherwise every call would ask
+                            # again, and be refused again.
                             self._log_level = level
                             raise
                     self._log_level = level
@@ -236,14 +242,15 @@ class Upstream:
         if asked is None or asked.rounds is None:
             raise McpError(
                 INVALID_REQUEST,
-                f"can't tell which client {method!r} is for: no call is waiting, "
-                "or several clients have unanswered calls, perhaps given up",
+                f"can't tell which client the request {method!r} is for: no call is waiting, "
+                "or several clients have unanswered calls, some of them perhaps given up",
             )
         question = handed_on(asked, method, params, self.client.protocol_version)
         try:
             question.check(asked)
         except McpError as exc:
-            # For a legacy upstream, a capability that the client lacks is an unknown method.
+            # In the legacy era, a question that needs a capability that the client lacks gets the error for an unknown
+            # method.
             raise McpError(METHOD_NOT_FOUND, exc.message) from None
         try:
             return await question
@@ -266,21 +273,22 @@ class Upstream:
         elif method == "notifications/elicitation/complete":
             if isinstance(identity := params.get("elicitationId"), str):
                 self._proxy.notify_elicitation_complete(identity)
-        # Other notifications of the specification are handled elsewhere; one of an extension goes to its call.
+        # All other notifications that the specification defines are handled elsewhere. A notification of an extension
+        # goes to the call that it belongs to.
         elif not is_spec_method(method) and (call := calls.meant(related)) is not None:
             call.send_notification_nowait(method, params)
 
     def _pass_log(self, params: dict[str, Any], calls: UnansweredCalls, related: RequestId | None) -> None:
         level = params.get("level")
         if not isinstance(level, str) or level not in SEVERITY:
-            return  # malformed: dropped
+            return  # a malformed message is dropped
         if (call := calls.meant(related)) is not None:
             if wants_log(call.client, SEVERITY[level]):
                 call.send_notification_nowait("notifications/message", params)
         elif related is None:  # the message need not belong to a call
             connections = [each for run in self._settings.runs for each in run.connections]
-            # The message is sent only if there is a single client and every pending call, which the message might be
-            # about, is this client's.
+            # The message might be about any pending call. So it is sent only if there is a single client and every
+            # pending call is this client's.
             if len(connections) == 1 and calls.all_of(connections[0]):
                 connections[0].send_log_nowait(params, SEVERITY[level])
 
@@ -289,7 +297,7 @@ class Upstream:
     async def _hear_lists(self, client: Client) -> None:
         declared = client.session.server.capabilities
         flags: Any = {flag: True for _, flag, name in _LISTS.values() if declares(declared, f"{name}.listChanged")}
-        # The upstream announces no changes of its lists.
+        # Without flags, there is nothing to listen for: the upstream announces no changes to its lists.
         if not flags:
             return
         try:
@@ -325,15 +333,15 @@ class Upstream:
                     if again:
                         missed()
                     async for event in events:
-                        # This subscription works, so if it ends, the next one need not wait long.
+                        # An event shows that the subscription works, so if it ends, the next one need not wait long.
                         attempt = 0
                         heard(event)
             except TransportError:
                 pass  # the subscription's stream or the link broke; in the latter case the session is closed
             if client.session.closed:
                 return
-            # A server that ends each subscription at once must not make the proxy spin.
-            # The wait is never None, as there is no limit on attempts; `or 0` only tells the type checker.
+            # The delay keeps the proxy from spinning if a server ends each subscription at once. `wait` never returns
+            # None, as there is no limit on attempts; `or 0` only satisfies the type checker.
             await trio.sleep(_LISTENING.wait(attempt, random.random) or 0)
             attempt, again = attempt + 1, True
 
@@ -354,20 +362,21 @@ class Upstream:
 
         with scope:
             while True:
-                # The event is read before listening: a reconnection while the subscription ends must not be missed.
+                # The event is read before listening, so that a reconnection is not missed if it happens while the
+                # subscription ends.
                 lost = self._reconnected
                 try:
                     await self._listen(
                         self.client, updated, lambda: self._announce(RESOURCE_UPDATED, uri), resources=[uri]
                     )
                 except (TrioMcpError, LocalProtocolError) as exc:
-                    logger.warning("the upstream server %r does not announce changes of %r: %s", self.name, uri, exc)
+                    logger.warning("the upstream server %r does not announce changes to %r: %s", self.name, uri, exc)
                     return
                 await lost.wait()
-                self._announce(RESOURCE_UPDATED, uri)  # the resource may have changed meanwhile
+                self._announce(RESOURCE_UPDATED, uri)  # the resource may have changed while the connection was lost
 
 
-# Used only for a client that has asked for progress: the upstream is then asked for it as well.
+# The upstream is asked for progress only if the proxy's client has asked for it.
 def _reporter(context: ServedContext[Any]) -> ProgressCallback:
     async def report(progress: ProgressNotificationParams) -> None:
         await context.report_progress(progress.progress, progress.total, progress.message)
@@ -380,7 +389,8 @@ class UpstreamClient(Client):
 
     def __init__(self, upstream: Upstream, target: Any, settings: dict[str, Any]) -> None:
         super().__init__(target, **settings)
-        # Each connection has calls of its own: an upstream that was restarted knows nothing of earlier calls.
+        # Each connection gets its own `UnansweredCalls`, because an upstream that was restarted knows nothing of
+        # earlier calls.
         self._unanswered = calls = UnansweredCalls(upstream.heard)
         self._connection.inputs = HandedOn(upstream.answer, calls)
 

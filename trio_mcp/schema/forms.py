@@ -1,4 +1,4 @@
-"""Elicitation forms: filling in defaults and checking answers (`client/elicitation`).
+"""Fills in the defaults of elicitation forms, and checks the answers (`client/elicitation`).
 
 A form is a flat JSON Schema (section Requested Schema). Unlike in a tool's schema, ``format`` is a requirement: email,
 uri, date and date-time are checked here.
@@ -15,7 +15,8 @@ from trio_mcp.schema.validator import SchemaError, SchemaValidator
 
 __all__ = ["Form"]
 
-# The maximum number of fields that an error message lists (arbitrary): a server's form may have any number.
+# The maximum number of fields that an error message lists (arbitrary). It is limited because a server's form may have
+# any number of fields.
 MAX_SHOWN_FIELDS = 10
 
 
@@ -33,9 +34,9 @@ class Form:
         self._schema = dict(schema)
         fields = schema.get("properties")
         if not isinstance(fields, Mapping):
-            raise SchemaError("the schema of a form must have an object 'properties' with its fields")
+            raise SchemaError("the schema of a form must have 'properties', an object that contains the form's fields")
         self._fields: Mapping[str, Any] = fields
-        # A form comes from a server, so it goes through the same bounded validation as any schema of a peer.
+        # A form comes from a server, so its schema is validated at a bounded cost, like any schema from a peer.
         self._validator = SchemaValidator(self._schema)
 
     def filled(self, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,13 +57,13 @@ class Form:
         Raises:
             SchemaError: If the validation would cost too much.
         """
-        # JSON Schema allows unknown fields by default; in a form they are a mistake, most likely in a name, unless the
-        # schema allows them explicitly.
+        # JSON Schema allows unknown fields by default. In a form, an unknown field is a mistake, most likely in its
+        # name, unless the schema allows it explicitly.
         unknown = next((name for name in content if name not in self._fields), None)
         takes_more = bool(self._schema.get("additionalProperties")) or "patternProperties" in self._schema
         if unknown is not None and not takes_more:
-            known = ", ".join(repr(name) for name in list(self._fields)[:MAX_SHOWN_FIELDS]) or "none at all"
-            return f"the form has no field {unknown!r}; its fields are {known}"
+            known = ", ".join(repr(name) for name in list(self._fields)[:MAX_SHOWN_FIELDS]) or "none"
+            return f"the form has no field {unknown!r}; fields of the form: {known}"
         problem = self._validator.problem(dict(content))
         if problem is not None:
             return problem
@@ -76,7 +77,7 @@ class Form:
 def _has_default(field: Mapping[str, Any]) -> bool:
     if "default" not in field:
         return False
-    # An invalid default would turn an answer that leaves the field out into an invalid one.
+    # An invalid default is ignored, because it would make an answer that leaves the field out invalid.
     try:
         problem = SchemaValidator(dict(field)).problem(field["default"])
     except SchemaError:
@@ -92,13 +93,16 @@ def _wrong_format(field: Any, value: Any) -> str | None:
     return None if fits is None or fits(value) else f"the text is not a valid {name}"
 
 
-# E-mail addresses as HTML's input fields accept them, in any script (RFC 6531): no quoted local parts, no comments.
+# Matches e-mail addresses as HTML's input fields accept them, in any script (RFC 6531), without quoted local parts or
+# comments.
 _EMAIL = re.compile(r"[^\s@\x00-\x1f\x7f<>(),;:\\\"\[\]]{1,64}@[^\s@.<>(),;:\\\"\[\]]+(?:\.[^\s@.<>(),;:\\\"\[\]]+)*")
-# RFC 3986, appendix A: a scheme, then only characters that a URI can have. All patterns here take linear time.
+# Matches a scheme, followed only by characters that a URI can have (RFC 3986, appendix A). This pattern and the others
+# here take linear time.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
-# RFC 3339, section 5.6; `fromisoformat` alone would accept other forms of ISO 8601, such as week dates.
+# Matches a date (RFC 3339, section 5.6). `fromisoformat` alone would accept other forms of ISO 8601, such as week
+# dates.
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-# RFC 3339, section 5.6, with leap seconds.
+# Matches a time with its offset (RFC 3339, section 5.6), which may have a leap second.
 _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])")
 
 
@@ -116,7 +120,8 @@ def _is_date_time(text: str) -> bool:
     return _is_date(text[:10]) and text[10:11] in ("T", "t", " ") and _TIME.fullmatch(text[11:]) is not None
 
 
-# Other formats are annotations. 320 characters: 64 before the "@" and 255 after it (RFC 5321, section 4.5.3.1).
+# Any other format is an annotation, which is not checked. An e-mail address has at most 320 characters: 64 before the
+# "@" and 255 after it (RFC 5321, section 4.5.3.1).
 _FORMATS: dict[str, Callable[[str], bool]] = {
     "email": lambda text: len(text) <= 320 and _EMAIL.fullmatch(text) is not None,
     "uri": lambda text: _URI.fullmatch(text) is not None,

@@ -1,9 +1,10 @@
-"""JSON Schema validation of a value from a peer against a schema from a peer, either of which may be hostile.
+"""Validates values from a peer against JSON Schemas from a peer, either of which may be hostile.
 
-2026-07-28 `basic/index`, section JSON Schema Usage: 2020-12 unless the schema names another dialect, no network
-``$ref``, and bounds on what a schema may cost. The validation itself is done by ``jsonschema-rs``, which is far faster
-than the pure-Python library and loads in a fraction of the time. A validation can't be interrupted, so its possible
-cost is counted before it starts. ``format`` is an annotation, as in 2020-12.
+The rules are those of 2026-07-28 `basic/index`, section JSON Schema Usage: the dialect is 2020-12 unless the schema
+names another one, no ``$ref`` is fetched from the network, and the cost of a schema is bounded. The validation itself
+is done by ``jsonschema-rs``, which is far faster than the pure-Python library and loads in a fraction of the time. A
+validation can't be interrupted, so its possible cost is counted before it starts. ``format`` is an annotation, as in
+2020-12.
 
 A schema is taken apart into subschemas. Each place in a value is examined by some of them, each of them possibly many
 times: shared and recursive references multiply, so a small schema can take exponential time. The subschemas that
@@ -37,27 +38,31 @@ DIALECTS = (
 )
 """The values of ``$schema`` that are supported, each with or without an empty fragment."""
 
-# Explaining the errors takes longer than finding out that there is one: up to 6 µs for each error, as measured. The
-# error messages quote the value, so their bytes are limited, too.
+# Explaining all errors takes longer than finding out that there is one: up to 6 µs for each, as measured. The error
+# messages quote the value, so their bytes are limited, too.
 MAX_EXPLAINED_ERRORS = 100_000
 MAX_EXPLAINED_BYTES = 50_000_000
-# How many errors are shown, and how many characters of each (arbitrary): a person or a model reads them as one line.
+# How many errors are shown, and how many characters of each (both arbitrary). A person or a model reads them as one
+# line.
 MAX_EXPLANATIONS = 3
 MAX_EXPLANATION = 300
 
-# Arbitrary limits, far beyond real schemas, on the time to compile a schema and the depth of the library's recursion.
+# Limits on the time to compile a schema and on the depth of the library's recursion. They are arbitrary choices, far
+# beyond what real schemas need.
 MAX_SUBSCHEMAS = 10_000
 MAX_SCHEMA_DEPTH = 100
 
-# Costs in looks; a look takes about 50 ns, as measured with jsonschema-rs 0.60.
+# The following costs are counted in looks; a look takes about 50 ns, as measured with jsonschema-rs 0.60.
 _PATTERN_SIZE = 20  # the number of subschemas that take as long to compile as one pattern
-_FLOAT = 40  # comparing with a float of an enum
-_CONTAINER = 4  # comparing with an array or object
-# Each unevaluated* evaluates the subschemas beside it again, up to 2.6 times as measured; nested ones multiply.
+_FLOAT = 40  # the cost of comparing with a float of an enum
+_CONTAINER = 4  # the cost of comparing with an array or object
+# Each unevaluated* keyword evaluates the subschemas beside it again, which takes up to 2.6 times as long, as measured;
+# the factors of nested unevaluated* keywords multiply.
 _UNEVALUATED_FACTOR = 3
 
-# Keywords by the shape of their subschemas: a list, a single one, a mapping. The keywords of all drafts are mixed: a
-# keyword that a draft does not define is counted although it costs nothing there, which errs on the safe side.
+# The keywords that contain subschemas, by their shape: a list, a single subschema, a mapping. The keywords of all
+# drafts are mixed: a keyword that a draft does not define is counted although it costs nothing in that draft, which
+# errs on the safe side.
 _LISTS = ("allOf", "anyOf", "oneOf")
 _SINGLE = ("not", "if", "then", "else")
 _MAPS = ("dependentSchemas", "dependencies")
@@ -65,7 +70,7 @@ _REFS = ("$ref", "$dynamicRef", "$recursiveRef")
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 _DEFINITIONS = ("$defs", "definitions")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
-# An array index in a JSON pointer (RFC 6901, section 4), of bounded length.
+# Matches an array index in a JSON pointer (RFC 6901, section 4), of bounded length.
 _INDEX = late_pattern(r"0|[1-9][0-9]{0,8}")
 
 
@@ -82,7 +87,7 @@ class Part:
         patterns: The number of patterns that the subschema matches against a string.
         key_patterns: The number of patterns that the subschema matches against each key.
         factor: How often the subschemas at the same place may be evaluated for one evaluation of this one.
-        rank: An order in which parts at the same place come after the parts that apply them.
+        rank: A number that is higher than those of all parts that apply this one at the same place.
         here: The subschemas that examine the same place, references included.
         named: Those that examine the member of a certain name.
         members: Those that may examine any member.
@@ -108,7 +113,7 @@ class Part:
     items: list[Part] = attrs.Factory(list)
 
 
-_NOTHING = Part(rank=-1)  # `true` and `false`, which apply nothing and are shared by all schemas
+_NOTHING = Part(rank=-1)  # stands for `true` and `false`, which apply nothing; shared by all schemas
 
 
 def take_apart(schema: dict[str, Any]) -> Part:
@@ -128,7 +133,7 @@ class _Dismantling:
         self._parts: dict[int, tuple[Part, dict[str, Any]]] = {}
         self._anchors: dict[str, Any] = {}
         self._size = 0
-        # The keyword was `id` in draft-04; in later drafts `id` means nothing.
+        # In draft-04 the keyword was `id`; in later drafts `id` means nothing.
         dialect = str(schema.get("$schema", "2020-12"))
         self._id = "id" if "draft-04" in dialect else "$id"
         self._has_prefixes = "2020-12" in dialect
@@ -137,9 +142,9 @@ class _Dismantling:
         self._rank()
 
     def _visit(self, schema: Any) -> Part:
-        """Return the `Part` of a subschema, after recording it and all subschemas below it."""
-        # Subschemas are identified by object, so one that several places refer to is entered once. A list of pending
-        # subschemas replaces recursion, which a hostile schema could make too deep.
+        """Return the `Part` of a subschema, after recording the subschema and all those inside it."""
+        # Subschemas are identified by object, so one that several references lead to is entered only once. A list of
+        # pending subschemas replaces recursion, which a hostile schema could make too deep.
         if not isinstance(schema, dict):
             return _NOTHING
         if id(schema) not in self._parts:
@@ -164,12 +169,12 @@ class _Dismantling:
             raise SchemaError(f"the schema is too large: more than {MAX_SUBSCHEMAS} subschemas")
         if depth > MAX_SCHEMA_DEPTH:
             raise SchemaError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} levels deep")
-        # An id inside the schema would be a new base for the references below it. Refusing it keeps references simple:
-        # each is a fragment of the one document.
+        # An id on a subschema would be a new base for the references below it. It is refused, which keeps references
+        # simple: each is a fragment of the one document.
         if isinstance(schema.get(self._id), str) and schema is not self._schema:
             raise SchemaError(f"the schema embeds another one with an {self._id} of its own, which is not supported")
-        # A dynamic anchor could be resolved elsewhere only if there were a second anchor of its name or a second
-        # document, and both are refused.
+        # Dynamic anchors are treated like ordinary ones: a dynamic anchor could lead elsewhere only if there were a
+        # second anchor of its name or a second document, and both are refused.
         for anchor in {schema[key] for key in _ANCHORS if isinstance(schema.get(key), str)}:
             if self._anchors.setdefault(anchor, schema) is not schema:
                 raise SchemaError(f"the schema has two anchors named {anchor[:100]!r}")
@@ -180,7 +185,8 @@ class _Dismantling:
             known = len(self._parts)
             for part, schema in pending:
                 self._connect_part(part, schema)
-            # A pointer may lead where no keyword leads (`#/x-mine/address`), and so to parts not entered before.
+            # A JSON pointer may lead to an object that no keyword leads to (`#/x-mine/address`), and so add parts that
+            # were not entered before.
             pending = list(self._parts.values())[known:]
 
     def _connect_part(self, part: Part, schema: dict[str, Any]) -> None:
@@ -190,22 +196,26 @@ class _Dismantling:
         def under(*keys: str) -> list[Part]:
             return visit(*(schema[key] for key in keys if key in schema and not isinstance(schema[key], list)))
 
-        # From draft 2019-09 on, keywords beside a $ref apply too. In earlier drafts they don't, and are counted anyway.
+        # From draft 2019-09 on, keywords beside a $ref apply, too. In earlier drafts they don't, but are counted
+        # anyway.
         targets = [self._resolve(schema[key]) for key in _REFS if isinstance(schema.get(key), str)]
         part.here = [each for each in visit(*_in_place(schema), *targets) if each is not _NOTHING]
         part.named = {key: visit(child) for key, child in _map(schema, "properties").items()}
-        # Which patterns match a name is not computed: each is assumed to match every name, which errs on the safe side.
+        # Which patterns match a name is not determined: each pattern is assumed to match every name, which errs on the
+        # safe side.
         part.members = visit(*_map(schema, "patternProperties").values()) + under("unevaluatedProperties")
         part.others = under("additionalProperties")
         part.names = under("propertyNames")
         part.prefix = visit(*_list(schema, "prefixItems"), *_list(schema, "items"))
         part.rest = under("additionalItems")
         part.items = under("unevaluatedItems", "contains")
-        # Only in drafts with prefixItems does `items` begin after the prefix; in earlier ones it applies to every item.
+        # In drafts with prefixItems, `items` applies only to the items after the prefix; in earlier drafts it applies
+        # to every item.
         (part.rest if self._has_prefixes else part.items).extend(under("items"))
 
     def _resolve(self, reference: str) -> Any:
-        # Not even a published meta-schema is fetched on behalf of a peer.
+        # Only references inside the schema are followed: not even a published meta-schema is fetched on behalf of a
+        # peer.
         if not reference.startswith("#"):
             raise SchemaError(
                 f"the schema refers to {reference[:200]!r}, outside itself; such references are not followed"
@@ -218,7 +228,7 @@ class _Dismantling:
     def _follow(self, fragment: str) -> Any:
         if not fragment:
             return self._schema
-        if not fragment.startswith("/"):  # an anchor; else a JSON pointer
+        if not fragment.startswith("/"):  # the fragment is an anchor, not a JSON pointer
             return self._anchors.get(fragment)
         target: Any = self._schema
         for step in fragment[1:].split("/"):
@@ -232,7 +242,8 @@ class _Dismantling:
 
     def _rank(self) -> None:
         """Rank the parts so that each comes after those that apply it at the same place; refuse circular references."""
-        # A topological sort. A circle in `here` consumes no input, so a validator would recurse forever.
+        # This is a topological sort. A circle in `here` consumes no part of the value, so a validator would recurse
+        # forever.
         waiting = dict.fromkeys((part for part, _ in self._parts.values()), 0)
         for part in waiting:
             for child in part.here:
@@ -252,14 +263,16 @@ def _own_cost(schema: dict[str, Any]) -> int:
     """Return the cost of examining a place by a schema's own keywords: comparisons, and names to look up."""
     cost = 1 + len(_map(schema, "properties")) + len(_list(schema, "required"))
     cost += sum(len(_list(schema, key)) for key in _LISTS)
-    # Each required name is looked up. `dependencies` may contain lists of names or schemas.
+    # Each required name is looked up in the value. `dependencies` may contain lists of names or schemas.
     for key in ("dependentRequired", "dependencies"):
         cost += sum(len(values) if isinstance(values, list) else 1 for values in _map(schema, key).values())
-    # A comparison stops at the first difference, but a hostile value may differ only at the end.
+    # A comparison stops at the first difference, but is counted in full, because a hostile value may differ only at the
+    # end.
     if "const" in schema:
         cost += _comparison(schema["const"])
     choices = _list(schema, "enum")
-    # The library looks the value up in one step if the choices are all strings or all integers.
+    # Other choices cost nothing extra: if they are all strings or all integers, the library looks the value up in one
+    # step.
     if len({type(choice) for choice in choices}) > 1 or isinstance(next(iter(choices), None), (dict, list, float)):
         cost += sum(map(_comparison, choices))
     return cost
@@ -300,9 +313,9 @@ def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 def _children(schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield all direct subschemas, and the definitions."""
+    """Yield all direct subschemas of a schema, and its definitions."""
     yield from _in_place(schema)
-    # Definitions examine nothing by themselves, but references lead into them.
+    # Definitions examine nothing by themselves, but they are included because references lead to them.
     for key in ("properties", "patternProperties", *_DEFINITIONS):
         yield from _map(schema, key).values()
     for key in ("prefixItems", "items"):
@@ -313,14 +326,15 @@ def _children(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 MAX_WORK = 2_000_000
-"""The maximum number of looks in one validation; a look is one examination of a place by a simple subschema. As
-measured, this many take 0.1 s for a usual schema, and a few seconds for the worst one found."""
+"""The maximum number of looks in one validation; a look is one examination of a place in a value by a simple subschema.
+As measured, this many looks take 0.1 s for a usual schema, and a few seconds for the worst one found."""
 MAX_DEPTH = 200
 """The maximum depth of a value, as in the JSON parser. The library's stack overflows only at greater depths."""
 MAX_HOPS = 2_000
 """The maximum depth of nested subschemas during a validation. The library's stack overflows only at greater depths."""
 
-# An arbitrary bound on the memory that a schema with ever new combinations of subschemas can take.
+# The maximum number of states that are kept (arbitrary). It limits the memory that a schema with ever new combinations
+# of subschemas can take.
 MAX_STATES = 2_000
 _NEW_STATE = 200  # computing a state takes as long as this many looks
 
@@ -354,16 +368,18 @@ class CostModel:
         """Count the looks, the units of cost, that validating a value could take.
 
         Raises:
-            SchemaError: If there are too many, or the value or the references are nested too deeply.
+            SchemaError: If there are too many looks, or the value or the references are nested too deeply.
         """
-        # States are dropped only between validations: during a validation, the states in use refer to each other.
+        # States are dropped only between validations, because the states in use during a validation refer to each
+        # other.
         if len(self._states) > MAX_STATES:
             self._states.clear()
             self._start = self.state({self._root: 1})
         known = len(self._states)
         work = 0
         # Each entry has places with their states, the number of levels above them, and the number of subschemas around
-        # them. The places are an iterator over the members of one container, so a wide value takes no memory here.
+        # them. The places are an iterator over the members of one container, so a container with many members takes no
+        # extra memory.
         pending: list[tuple[Iterable[tuple[Any, _State]], int, int]] = [([(value, self._start)], 0, 0)]
         while pending:
             places, depth, hops = pending.pop()
@@ -371,7 +387,8 @@ class CostModel:
                 raise SchemaError(f"the value is nested more than {MAX_DEPTH} levels deep")
             for current, state in places:
                 work += state.work
-                # A scalar takes one step here. So does a container, whose content is walked when its turn comes.
+                # A scalar takes one step of this loop. So does a container, whose content is walked when its own entry
+                # is taken.
                 if isinstance(current, dict):
                     pending.append((state.members(current), depth + 1, hops + state.hops))
                     if state.reads_keys:
@@ -382,7 +399,7 @@ class CostModel:
                     work += state.patterns * (self.per_match + len(current) * self.per_byte)
                 if hops + state.hops > MAX_HOPS:
                     raise SchemaError(f"validating this value could nest more than {MAX_HOPS} subschemas")
-            # Computing states is work too: a hostile value could lead to a new one at every step.
+            # Computing states counts as work, too: a hostile value could lead to a new state at every step.
             if work + _NEW_STATE * (len(self._states) - known) > MAX_WORK:
                 raise SchemaError(f"validating this value could take more than {MAX_WORK} steps")
         return work
@@ -392,7 +409,8 @@ class CostModel:
 
         The messages quote the value and the paths of the errors. Call this after `work`, which bounds the walk.
         """
-        # Every look at a place may find an error, whose message quotes the value at the place and the path to it.
+        # Every look at a place may find an error, and the error's message quotes the value at the place and the path to
+        # it.
         count = echo = 0
         pending = [(value, self._start, 0, 0, 0)]
         while pending:
@@ -409,7 +427,7 @@ class CostModel:
 
     def state(self, lookers: _Lookers) -> _State:
         """Return the state of a place that these parts examine."""
-        # Ranks are unique within a schema, so they identify the parts.
+        # Ranks are unique within a schema, so they identify the parts in the key.
         key = tuple(sorted((part.rank, times) for part, times in lookers.items()))
         state = self._states.get(key)
         if state is None:
@@ -428,7 +446,7 @@ class _State:
         self.patterns = sum(part.patterns * times for part, times in self._here.items())
         self._key_patterns = sum(part.key_patterns * times for part, times in self._here.items())
         self.reads_keys = bool(self._key_patterns) or any(part.names for part in self._here)
-        # The states below this one, filled in when a value first leads to them.
+        # The states of the members and items below this place, filled in when a value first leads to them.
         self._named: dict[str, _State | None] = {key: None for part in self._here for key in part.named}
         self._indexed: list[_State | None] = [None] * max((len(part.prefix) for part in self._here), default=0)
         self._other: _State | None = None
@@ -437,7 +455,7 @@ class _State:
 
     def members(self, value: dict[str, Any]) -> Iterator[tuple[Any, _State]]:
         """Yield the members of an object, each with its state."""
-        # This is the one dictionary lookup per step; `member` only fills in missing states.
+        # `named.get` is the only dictionary lookup per step; `member` only fills in missing states.
         named, other = self._named, self._other
         for key, child in value.items():
             yield child, named.get(key, other) or self.member(key)
@@ -479,7 +497,7 @@ class _State:
         return self._names.work + matches * (self._model.per_match + len(key) * self._model.per_byte)
 
     def _next(self, sent: Callable[[Part], list[Part]]) -> _State:
-        """Return the state of a place below; ``sent`` returns the parts that examine it because of a part here."""
+        """Return the state of a member or item; ``sent`` returns the parts that a part of this state applies to it."""
         lookers: _Lookers = {}
         for part, times in self._here.items():
             for looker in sent(part):
@@ -518,13 +536,14 @@ class SchemaValidator:
     """
 
     def __init__(self, schema: Any, *, formats: bool = False) -> None:
-        # All checks of a schema are here, at registration or first use, so that only a value can make `problem` fail.
+        # All checks of a schema are made on construction, at registration or first use, so that only a value can make
+        # `problem` fail.
         if not isinstance(schema, (dict, bool)):
             raise SchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
         dialect = schema.get("$schema") if isinstance(schema, dict) else None
         if dialect is not None and (not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS):
-            raise SchemaError(f"the schema dialect {dialect!r:.200} is not supported; {', '.join(DIALECTS)} are")
-        # The size is checked before the schema is compiled, which takes time in proportion to it.
+            raise SchemaError(f"the schema dialect {dialect!r:.200} is not supported; use one of {', '.join(DIALECTS)}")
+        # The schema's size is checked before it is compiled, because compiling takes time in proportion to the size.
         root = take_apart(schema) if isinstance(schema, dict) else Part()
         self._validator, per_byte, per_match = compiled(schema, formats=formats)
         self._model = CostModel(root, per_byte=per_byte, per_match=per_match)
@@ -557,7 +576,7 @@ class SchemaValidator:
         return found
 
     def _verbose(self, value: Any) -> bool:
-        # The library finds all errors, not only those shown, so all are counted beforehand.
+        # The library finds all errors, not only those that are shown, so the limits apply to all of them.
         count, size = self._model.errors(value)
         return count > MAX_EXPLAINED_ERRORS or size > MAX_EXPLAINED_BYTES
 
@@ -575,7 +594,7 @@ class SchemaValidator:
 def compiled(
     schema: Any, *, formats: bool = False, mask: str | None = None
 ) -> tuple[jsonschema_rs.Validator, int, int]:
-    """Compile a schema; return the validator, and the cost of its patterns for one byte and for one string.
+    """Compile a schema; return the validator, and what matching the schema's patterns costs per byte and per string.
 
     Args:
         schema: The schema.
@@ -585,13 +604,13 @@ def compiled(
     Raises:
         SchemaError: If the schema is invalid.
     """
-    import jsonschema_rs  # on first use: most programs validate nothing
+    import jsonschema_rs  # imported on first use, as most programs validate nothing
 
-    # This engine matches in linear time. Up to this size of a pattern, a byte takes 2 µs at most, as measured, and
+    # The first engine matches in linear time. Up to this size of a pattern, a byte takes 2 µs at most, as measured, and
     # usually a thousandth of that.
     linear = jsonschema_rs.RegexOptions(size_limit=50_000)
-    # A backtracking engine for look-around, which the other engine does not support, and for larger patterns. The limit
-    # on its steps bounds the time of a match; the higher costs below reflect this limit.
+    # The second engine is a backtracking one, for look-around, which the first does not support, and for larger
+    # patterns. The limit on its steps bounds the time of a match; the higher costs below reflect this limit.
     fancy = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=200_000)
     problem: Exception | None = None
     for options, per_byte, per_match in ((linear, 1, 1), (fancy, 20, 200)):
@@ -618,6 +637,6 @@ def _place(pointer: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Return the first line of a text, shortened: it may quote the value or the schema."""
+    """Return the first line of a text, shortened, because the text may quote the value or the schema."""
     first = text.partition("\n")[0]
     return first if len(first) <= MAX_EXPLANATION else first[:MAX_EXPLANATION] + "…"

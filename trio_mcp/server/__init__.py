@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-# Type checkers must not see this function, or they would accept a misspelt name as Any.
+# Type checkers must not see `__getattr__`, or they would accept a misspelt name as Any.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:

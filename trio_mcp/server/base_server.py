@@ -63,7 +63,7 @@ __all__ = ["TRANSPORTS", "BaseServer", "core_of"]
 TRANSPORTS = ("stdio", "http", "sse", "websocket", "tcp", "unix")
 """The values of ``transport`` that `Server.run` accepts."""
 
-# Without a limit, a thread that hangs would keep the process alive after its client had exited.
+# Without this limit, a thread that hangs would keep the process alive after its client has exited.
 EXIT_GRACE = 5.0
 """How many seconds code that can't be cancelled may keep the process alive after the link has closed (arbitrary)."""
 
@@ -78,15 +78,16 @@ class BaseServer:
         info: The server's name, version and description.
     """
 
-    # False by default: SIGTERM's default action ends a stdio server at once, which is how clients stop a server that
-    # does not exit when its input closes (2025-11-25 `basic/lifecycle`, Shutdown). A proxy sets this to True, so that
-    # it can shut down its upstreams.
+    # The value is False by default, because SIGTERM's default action ends a stdio server at once, which is how clients
+    # stop a server that does not exit when its input closes (2025-11-25 `basic/lifecycle`, Shutdown). A proxy sets it
+    # to True, so that it can shut down its upstreams.
     _ends_on_sigterm = False
     """Whether SIGTERM ends a server that `run` serves over stdio gracefully instead of at once."""
 
     def __init__(self, name: str | Implementation, **settings: Unpack[ServerOptions]) -> None:
         refuse_unknown(type(self), settings, ServerOptions)
-        # Everything that could be refused is checked here and not in a run, so that the traceback leads to the caller.
+        # Everything that could be refused is checked on construction and not in a run, so that the traceback leads to
+        # the caller.
         given = completed(ServerOptions, settings)
         self.info: Final = _named(name, given["version"])
         lists = given_or_default("lists", given["lists"], ListOptions)
@@ -107,8 +108,8 @@ class BaseServer:
         )
         identity = ServerIdentity(
             info=self.info.to_wire(),
-            # The method is passed, not its result: the features are made below, and may gain capabilities while the
-            # server runs.
+            # The method is passed, not its result, because the features are only made below, and may gain capabilities
+            # while the server runs.
             capabilities=self._capabilities,
             instructions=given["instructions"],
             revisions=tuple(given["revisions"]),
@@ -119,7 +120,7 @@ class BaseServer:
             identity,
             given_or_default("options", given["options"], SessionOptions),
             input,
-            # The lifespan is bound to the server here, because the code that enters the lifespans of mounted servers
+            # The lifespan is bound to the server now, because the code that enters the lifespans of mounted servers
             # only sees RunMember.
             None if lifespan is None else functools.partial(lifespan, self),
             heard=self._heard,
@@ -127,7 +128,7 @@ class BaseServer:
             input_schema=self._input_schema,
             watcher=self._watcher,
         )
-        # This comes last, because the features read the settings and register with the dispatch.
+        # The features are made last, because they read the settings and register with the dispatch.
         self._features = tuple(self._make_features())
         for feature in self._features:
             self._core.dispatch.add(feature)
@@ -144,7 +145,7 @@ class BaseServer:
         return declared
 
     async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
-        """Handle a client's notification. `Core` describes this hook and the next three."""
+        """Handle a client's notification. `Core` describes this hook, and `_family`, `_input_schema` and `_watcher`."""
 
     def _family(self) -> Sequence[RunMember]:
         return [self._core]
@@ -171,7 +172,8 @@ class BaseServer:
         """
         from trio_mcp.server.functions.dependencies import stand_in_for
 
-        # The stand-in is inspected before it takes effect: one that can't work fails here, and not in the requests.
+        # The stand-in is inspected before it takes effect, so that one that can't work fails now, and not in the
+        # requests.
         entry = stand_in_for(provider, stand_in, Context)
         with self._core.settings.surroundings.overrides.replaced(entry):
             yield
@@ -186,8 +188,8 @@ class BaseServer:
         """
         if not isinstance(elicitation_id, str):
             raise TypeError(f"elicitation_id must be a string, got {type(elicitation_id).__name__}")
-        # The sets are copied, as the event loop may change them while another thread runs this. Only sessions of
-        # 2025-11-25 can have been asked with an id, so single requests are left out.
+        # The sets are copied, because the event loop may change them while another thread runs this method. Only
+        # sessions of 2025-11-25 can have been asked with an id, so single requests are left out.
         for run in tuple(self._core.settings.runs):
             for connection in tuple(run.connections):
                 connection.complete_elicitation(elicitation_id)
@@ -205,7 +207,7 @@ class BaseServer:
         from trio_mcp.server.statistics import ServerStatistics
 
         runs = tuple(self._core.settings.runs)
-        # The same topic may have listeners in several runs, but counts once.
+        # The same topic may have listeners in several runs, but counts only once.
         topics = {topic for run in runs for topic in run.changes.topics}
         clients = [client for run in runs for client in run.clients]
         sessions = [client.statistics() for client in clients]
@@ -230,9 +232,10 @@ class BaseServer:
     # --- serving -------------------------------------------------------------------------------------------------
 
     async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve one link until the client closes it. Cancelling it cancels all handlers and closes the link."""
+        """Serve one link until the client closes it. Cancelling this call cancels all handlers and closes the link."""
         async with self._core.open_run() as run:
-            # The lifespan has been entered, so a failure of it was raised where the server is started.
+            # The lifespan has been entered. If that had failed, the error would have been raised where the server is
+            # started.
             task_status.started()
             await run.serve_link(link)
 
@@ -241,14 +244,15 @@ class BaseServer:
     ) -> None:
         """Serve this process's standard input and output until the client closes them.
 
-        Meanwhile, ``print`` and child processes write to standard error. When cancelled, the server responds to open
-        ``subscriptions/listen`` requests before this returns.
+        Meanwhile, ``print`` and child processes write to standard error. If the call is cancelled, the server
+        responds to open ``subscriptions/listen`` requests before this method returns.
         """
-        # There is no grace period: only `run` owns the process, and may end it if a handler can't be cancelled.
+        # No grace period is passed: it would end the process if a handler can't be cancelled, but only `run` owns the
+        # process.
         await self._serve_stdio(None, task_status.started)
 
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
-        from trio_mcp.stdio.server import stdio_server  # deferred: a server over HTTP does not need it
+        from trio_mcp.stdio.server import stdio_server  # imported late: a server over HTTP does not need it
 
         async with self._core.open_run() as run:
             await run.serve_opening(stdio_server(exit_grace=exit_grace), lambda _: started())
@@ -280,7 +284,8 @@ class BaseServer:
             OSError: If the address can't be bound.
             ValueError, TypeError: If an argument is invalid.
 
-        When cancelled, the server responds to open ``subscriptions/listen`` requests and cancels everything else.
+        If the call is cancelled, the server responds to open ``subscriptions/listen`` requests and cancels everything
+        else.
         """
         await self._serve_http("serve_http", host, port, shutdown, task_status, settings)
 
@@ -293,17 +298,17 @@ class BaseServer:
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
         **settings: Unpack[ServeSettings],
     ) -> None:
-        """Serve HTTP+SSE, the transport of 2024-11-05, and nothing else; otherwise like `serve_http`.
+        """Serve HTTP+SSE, the transport of 2024-11-05, and nothing else; otherwise, this works like `serve_http`.
 
-        The URL is that of the stream. Its path is given as ``sse_path`` or ``path``, which mean the same here, as this
-        is the only endpoint; the default is ``/sse``. To serve such clients alongside all others, use
+        The URL is that of the stream. Its path is given as ``sse_path`` or ``path``, which mean the same, as there is
+        only one endpoint; the default is ``/sse``. To serve such clients alongside all others, use
         ``serve_http(sse_path="/sse")``.
 
         Raises:
             ValueError: If ``path`` and ``sse_path`` differ.
         """
         settings["sse_path"] = _only_path(settings, "sse_path", "/sse")
-        # Clients that try Streamable HTTP first must be refused here, or they won't fall back to HTTP+SSE.
+        # Streamable HTTP must not be served: clients that try it first would not fall back to HTTP+SSE.
         settings["path"] = None
         await self._serve_http("serve_sse", host, port, shutdown, task_status, settings)
 
@@ -316,10 +321,10 @@ class BaseServer:
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
         **settings: Unpack[ServeSettings],
     ) -> None:
-        """Serve WebSockets and nothing else; otherwise like `serve_http`.
+        """Serve WebSockets and nothing else; otherwise, this works like `serve_http`.
 
         The URL begins with ``ws://`` or ``wss://``. Its path is given as ``websocket_path`` or ``path``, which mean the
-        same here; the default is ``/mcp``. ``sse_path`` is ignored, as there is only one endpoint. ``runner`` defaults
+        same; the default is ``/mcp``. ``sse_path`` is ignored, as there is only one endpoint. ``runner`` defaults
         to ``"h11"`` on Linux. At the end each client is told that the server is shutting down (code 1012). To serve
         WebSockets alongside all other clients, use ``serve_http(websocket_path="/mcp")``.
 
@@ -328,7 +333,8 @@ class BaseServer:
         """
         settings["websocket_path"] = _only_path(settings, "websocket_path", "/mcp")
         settings["path"] = settings["sse_path"] = None
-        # An `HttpOptions` always has a runner. A default one can't be distinguished from a chosen one, so it is kept.
+        # An `HttpOptions` object always has a runner. A default runner can't be distinguished from a chosen one, so the
+        # runner of a given object is kept.
         if settings.get("options") is None:
             settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
         await self._serve_http("serve_websocket", host, port, shutdown, task_status, settings)
@@ -342,7 +348,7 @@ class BaseServer:
         task_status: trio.TaskStatus[str],
         settings: ServeSettings,
     ) -> None:
-        from trio_mcp.http.serve import ServeSettings, serve_http  # deferred: a server on stdio never loads HTTP
+        from trio_mcp.http.serve import ServeSettings, serve_http  # imported late: a server on stdio never loads HTTP
 
         refuse_unknown(getattr(BaseServer, method), settings, ServeSettings, type(self))
         await serve_http(self._core, host, port, shutdown, task_status, settings)
@@ -383,9 +389,10 @@ class BaseServer:
                 argument is invalid.
             TypeError: If an argument is of the wrong type.
 
-        When cancelled, the server responds to open ``subscriptions/listen`` requests and cancels everything else.
+        If the call is cancelled, the server responds to open ``subscriptions/listen`` requests and cancels everything
+        else.
         """
-        from trio_mcp.sockets.listening import listen_tcp  # deferred: a server on stdio needs no sockets
+        from trio_mcp.sockets.listening import listen_tcp  # imported late: a server on stdio needs no sockets
 
         check_text("host", host)
         check_count("port", port, least=0, most=65535)
@@ -403,7 +410,7 @@ class BaseServer:
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
         **settings: Unpack[SocketSettings],
     ) -> None:
-        """Serve a Unix socket, which only programs of this machine can connect to; otherwise like `serve_tcp`.
+        """Serve a Unix socket, which only local programs can connect to; otherwise, this works like `serve_tcp`.
 
         ``url = await nursery.start(server.serve_unix, "/run/user/1000/mcp.sock")`` returns ``unix:/run/user/…``.
         A socket that an earlier server has left behind is replaced; the file is removed at the end. Handlers find the
@@ -440,7 +447,8 @@ class BaseServer:
         refuse_unknown(getattr(BaseServer, method), settings, SocketSettings, type(self))
         options = completed(SocketSettings, settings)
         stop = trio.Event() if shutdown is None else shutdown
-        # The order matters: no client can connect before the lifespan has been entered, or once it is being exited.
+        # The run must be opened before the socket, and closed after it: no client may connect before the lifespan has
+        # been entered, or while it is being exited.
         async with self._core.open_run() as run, listening as (listeners, url):
             await serve_listeners(
                 run, listeners, options, tls=tls, shutdown=stop.wait, started=lambda: task_status.started(url)
@@ -450,9 +458,9 @@ class BaseServer:
         """Return the server as an ASGI application, for an ASGI server on Trio or to mount in another application.
 
         With ``app = server.asgi_app()``, the ASGI server starts and ends the application:
-        ``hypercorn -k trio module:app``. If mounted, it starts and ends with the application around it:
-        ``FastAPI(lifespan=app.lifespan)``. It also runs inside ``async with app:``. Ending it cancels requests under
-        way.
+        ``hypercorn -k trio module:app``. A mounted application starts and ends with the application around it:
+        ``FastAPI(lifespan=app.lifespan)``. An application also runs inside ``async with app:``. When an application
+        ends, it cancels the requests under way.
 
         Args:
             options: The options of the endpoint, which other endpoints may share.
@@ -508,8 +516,8 @@ class BaseServer:
             else:
                 self._run_network(transport, **arguments)
         except Exception as exc:
-            # The arguments, the machine or the program's own functions caused these, and dozens of inner frames would
-            # hide the cause. Any other exception is a bug in this library, and keeps its frames.
+            # The caller's arguments, the machine or the program's own functions caused these exceptions, and dozens of
+            # inner frames would hide the cause. Any other exception is a bug in this library, and keeps its frames.
             if isinstance(exc, REFUSALS) or not is_raised_inside(exc):
                 logger.debug("run(%r) failed", transport, exc_info=exc)
                 drop_inner_frames(exc)
@@ -554,10 +562,10 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
         raise TypeError(f"the version is given twice, as {name.version!r} and {version!r}: leave out version=")
     icons = name.icons
     if icons is not None:
-        from trio_mcp.types.icons import checked_icons  # deferred: few servers have icons
+        from trio_mcp.types.icons import checked_icons  # imported late: few servers have icons
 
         icons = checked_icons(icons, f"server {name.name!r}")
-    # A copy: the caller's object may describe other servers as well.
+    # The caller's object is copied, because it may describe other servers as well.
     return name.model_copy(update={"icons": icons})
 
 
@@ -574,5 +582,6 @@ def _only_path(settings: ServeSettings, name: Literal["sse_path", "websocket_pat
 
 
 refuse_attributes(BaseServer)
-# Python's error about a missing argument names the function, and users know this class as `Server`.
+# Python's error about a missing argument names the function by its `__qualname__`, and users know this class as
+# `Server`.
 BaseServer.__init__.__qualname__ = "Server.__init__"

@@ -1,4 +1,4 @@
-"""Change notifications: one fan-out to the listeners of both eras.
+"""Sends change notifications to the listeners of both eras, with one fan-out.
 
 Announcing a change costs the same with one listener or a thousand: it marks the topic, and a background task tells the
 listeners, some at a time. A listener whose link has room is told at once. If the link is full, the listener keeps a
@@ -41,11 +41,13 @@ LIST_CHANGES = (TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED)
 Topic: TypeAlias = tuple[str, str | None]
 """The method of a notification, and the URI of its resource, or None for a list."""
 
-# An arbitrary choice: more than a person can keep an eye on, and a bound on the memory that one client can use.
+# The limit is an arbitrary choice: more resources than a person can keep an eye on, and few enough to bound the memory
+# that one client can use.
 MAX_SUBSCRIPTIONS = 1000
 """How many resources one client may watch."""
 
-# An arbitrary choice: enough to make the switch between tasks cheap, and few enough for an unnoticeable delay.
+# The size of a slice is an arbitrary choice: large enough to make switching between tasks cheap, and small enough for
+# an unnoticeable delay.
 SLICE = 64
 """How many listeners are told of a change before other tasks get a turn."""
 
@@ -55,17 +57,18 @@ class Listener:
 
     Args:
         send: Passes the notification of a topic to the link without waiting, and returns whether there was room.
-        room: Waits until there may be room.
+        room: Waits until the link may have room.
         spawn: Starts an async function in a task. Only `open` needs it, as the caller of `run` provides a task.
 
     Attributes:
         topics: The topics that the listener is notified of; only `Changes` modifies them.
     """
 
-    # The states: not open yet (everything is kept in _dirty), idle (a change is sent directly), and catching up (a task
-    # sends the topics in _dirty whenever there is room; new changes join them, so that the order is kept).
+    # A listener has three states: not open yet (everything is kept in _dirty), idle (a change is sent directly), and
+    # catching up (a task sends the topics in _dirty whenever there is room; new changes are added to them, so that the
+    # order is kept).
 
-    # There may be thousands, one for each client: slots keep them small.
+    # There may be thousands of listeners, one for each client, so slots keep them small.
     __slots__ = ("_dirty", "_ended", "_idle", "_parked", "_room", "_send", "_spawn", "topics")
 
     def __init__(
@@ -77,7 +80,8 @@ class Listener:
         self.topics: set[Topic] = set()
         self._send = send
         self._room = room
-        self._dirty: dict[Topic, None] = {}  # an ordered set: the first change is told first
+        # This dict is an ordered set, so that changes are announced in the order in which they came.
+        self._dirty: dict[Topic, None] = {}
         self._spawn = spawn
         self._parked: trio.lowlevel.ParkingLot | None = None
         self._idle = False
@@ -95,8 +99,8 @@ class Listener:
             self._wake()
 
     def tell(self, topic: Topic) -> None:
-        """Tell the listener of a change, at once if nothing else waits and its link has room."""
-        # The topic may have been removed since this listener was put into the slice that is being notified.
+        """Tell the listener of a change: at once if no other change is waiting and the listener's link has room."""
+        # The listener may have been removed from the topic since it was put into the slice that is being notified.
         if topic not in self.topics or (self._idle and self._send(topic)):
             return
         self._dirty[topic] = None
@@ -112,8 +116,8 @@ class Listener:
         self._wake()
 
     def _wake(self) -> None:
-        # A listener with `run` has a task, which is parked while idle. One with `spawn` gets a task when it leaves the
-        # idle state; if it is not idle, it is either not open yet or has its task already.
+        # A listener with `run` has a task, which is parked while the listener is idle. A listener with `spawn` gets a
+        # task when it leaves the idle state; if it is not idle, it is either not open yet or already has its task.
         was_idle, self._idle = self._idle, False
         if self._parked is not None:
             self._parked.unpark()
@@ -122,21 +126,22 @@ class Listener:
 
     async def _tell_rest(self) -> None:
         while self._dirty:
-            # `room` passes no checkpoint if there is room: without this one, a long set would hold up the other tasks.
+            # `room` may return without a checkpoint if there is room. Without this checkpoint, many pending changes
+            # would hold up the other tasks.
             await trio.lowlevel.checkpoint()
             await self._room()
             topic = next(iter(self._dirty), None)  # None if the last topic was forgotten during the wait
-            # A topic stays until it has been sent: if there is no room after all, the loop waits again.
+            # A topic stays in the set until it has been sent: if there is no room after all, the loop waits again.
             if topic is not None and self._send(topic):
                 del self._dirty[topic]
 
     async def _catch_up(self) -> None:
         await self._tell_rest()
-        # There was no checkpoint since the set was found empty, so no change can have come in.
+        # There has been no checkpoint since the set was found empty, so no change can have been added.
         self._idle = True
 
     async def run(self) -> None:
-        """Send pending changes until `end` is called. Until this runs, nothing is sent."""
+        """Send pending changes until `end` is called. Nothing is sent before this method runs."""
         self._parked = trio.lowlevel.ParkingLot()
         try:
             while True:
@@ -146,7 +151,7 @@ class Listener:
                 self._idle = True
                 await self._parked.park()
         finally:
-            # The request has ended, so `tell` must not send anything for it any more.
+            # The listener's request has ended, so `tell` must not send anything for it any more.
             self._idle = False
 
 
@@ -189,7 +194,7 @@ class Changes:
         others[listener] = None
 
     def remove(self, listener: Listener, topic: Topic) -> None:
-        """Stop notifying a listener of changes to a topic, and drop a pending one."""
+        """Stop notifying a listener of changes to a topic, and drop its pending change of that topic."""
         if topic not in listener.topics:
             return
         listener.topics.discard(topic)
@@ -219,27 +224,29 @@ class Changes:
                 self._mark(topic)
                 return
         except RuntimeError:
-            pass  # another thread
+            pass  # the caller is in a thread without Trio
         try:
-            # idempotent: Trio merges equal pending calls, so its queue can't outgrow the topics either.
+            # With `idempotent`, Trio merges equal pending calls, so its queue can't outgrow the number of topics
+            # either.
             self._token.run_sync_soon(self._mark, topic, idempotent=True)
         except trio.RunFinishedError:
-            pass  # its listeners have ended, too
+            pass  # the listeners have ended with the run
 
     def _mark(self, topic: Topic) -> None:
-        if topic in self._listeners:  # checked again, as this may run later than `announce`
+        if topic in self._listeners:  # this is checked again, as the call may run later than `announce`
             self._changed[topic] = None
             self._parked.unpark()
 
     def tell_all(self) -> None:
         """Tell the listeners of all pending changes, without letting other tasks run in between."""
-        # Slices are not needed at the end of the run, when no other task needs its turn.
+        # At the end of the run, no other task needs a turn, so slices are not needed.
         while self._changed or self._waiting:
             self._tell_some()
 
     async def run(self) -> None:
         """Tell listeners of changes, in slices; after each, other tasks get as much time as the slice took."""
-        # Telling takes at most half of the time, so that a server which announces changes constantly serves requests.
+        # Telling takes at most half of the time, so that a server that constantly announces changes can still serve
+        # requests.
         while True:
             began = trio.current_time()
             self._tell_some()
@@ -252,13 +259,14 @@ class Changes:
         left = SLICE
         while left and (self._waiting or self._changed):
             if not self._waiting:
-                # The topic is unmarked before its listeners are told, so that a change in the meantime marks it again.
+                # The topic is removed from `_changed` before its listeners are told, so that a change in the meantime
+                # adds it again.
                 self._topic = next(iter(self._changed))
                 del self._changed[self._topic]
-                # This can't raise KeyError: when a topic loses its last listener, `remove` also deletes it from
-                # `_changed`.
+                # Looking up the topic can't raise KeyError: when a topic loses its last listener, `remove` also deletes
+                # it from `_changed`.
                 self._waiting = list(self._listeners[self._topic])
-            some = self._waiting[-left:]  # taken from the end, where a deletion moves no other items
+            some = self._waiting[-left:]  # from the end of the list, where a deletion moves no other items
             del self._waiting[-left:]
             for listener in some:
                 listener.tell(self._topic)
@@ -294,15 +302,15 @@ class Audience:
         Raises:
             McpError: If the client would watch more than `MAX_SUBSCRIPTIONS` resources.
         """
-        # All requests of the client count together: a thousand subscriptions/listen with one URI each cost as much as
-        # one with a thousand URIs.
+        # All requests of the client count together, because a thousand subscriptions/listen requests with one URI each
+        # cost as much as one with a thousand URIs.
         every = [*topics, *(topic for listener in self._listeners for topic in listener.topics)]
         if sum(uri is not None for _, uri in every) > MAX_SUBSCRIPTIONS:
             raise McpError(OVERLOADED, f"a client may subscribe to at most {MAX_SUBSCRIPTIONS} resources")
 
     @contextlib.contextmanager
     def listening(self, listener: Listener, topics: Collection[Topic]) -> Iterator[None]:
-        """Notify the listener of one of this client's requests of changes to these topics while the block runs."""
+        """While the block runs, notify the listener of one of this client's requests when these topics change."""
         self._listeners.add(listener)
         try:
             for topic in topics:
@@ -317,7 +325,7 @@ class Audience:
         """Let ``subscriptions/listen`` requests, including later ones, return once they have sent all changes."""
         self._ending = True
         for listener in self._listeners:
-            if listener is not self._lasting:  # that one belongs to the session, not to a request
+            if listener is not self._lasting:  # `_lasting` belongs to the session, not to a request
                 listener.end()
 
     def forget_everything(self) -> None:

@@ -60,11 +60,12 @@ class Context(RequestContext, Generic[StateT]):
             logged, and the client sees only an error without its details.
     """
 
-    # Slots keep this cheap, as each request has a context.
+    # Slots keep the class cheap, as each request has a context.
     __slots__ = ("failure", "principal", "state")
 
     state: StateT
-    # Any instead of None: where tokens are checked there is always a principal, so tools need not rule out None.
+    # The type has Any instead of None, so that tools need not rule out None: where tokens are checked, there always is
+    # a principal.
     principal: Principal | Any
     failure: Exception | None
 
@@ -96,14 +97,15 @@ class Context(RequestContext, Generic[StateT]):
         session = self._served.connection
         if self._declared.rules.input_in_results or not isinstance(session, ServedSession) or not session.lasting:
             raise LocalProtocolError(
-                f"a request of {self.protocol_version} that belongs to no session has no session state: keep the data "
-                "in `ctx.state`, keyed by `ctx.principal`, or return a handle that the model passes to the next call"
+                f"this request (protocol {self.protocol_version}) belongs to no session, so it has no session state: "
+                "keep the data in `ctx.state`, keyed by `ctx.principal`, or return a handle that the model passes to "
+                "the next call"
             )
         return session.session_state
 
     @property
     def _declared(self) -> ClientDeclaration:
-        # The `intercept` of the session or exchange sets it before any handler sees the context.
+        # The `intercept` of the session or exchange sets `client` before any handler sees the context.
         assert self.client is not None
         return self.client
 
@@ -124,7 +126,8 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def client_info(self) -> Implementation | None:
         """The client's name and version, as it declares them: untrusted. None if missing or malformed."""
-        # Parsed here and not on arrival: most handlers never look, and malformed client info must not fail a call.
+        # The client's info is parsed only when it is asked for: most handlers never look at it, and malformed info must
+        # not fail a call.
         try:
             return Implementation.from_wire(self._declared.client_info)
         except ValidationError:
@@ -186,11 +189,12 @@ class Context(RequestContext, Generic[StateT]):
             ValueError: If the protocol defines this notification; use the method made for it, if there is one.
             TypeError: If the parameters are neither a model nor a mapping.
 
-        Waits while the client is slow to read. If cancelled during that wait, nothing is sent.
+        Waits while the client is slow to read. If the call is cancelled during that wait, nothing is sent.
         """
-        # The protocol's own notifications depend on the revision and on capabilities, which their own methods check.
+        # The protocol's own notifications depend on the revision and on capabilities, which only the methods made for
+        # them check.
         if is_spec_method(method):
-            raise ValueError(f"the protocol defines {method!r}; choose another name for your own notification")
+            raise ValueError(f"the protocol defines {method!r}; choose a different name for your notification")
         await self.send_notification(method, None if params is None else as_object(params, "params"), urgent=urgent)
 
     async def log(self, level: LoggingLevel, data: Any, logger: str | None = None) -> None:
@@ -212,7 +216,7 @@ class Context(RequestContext, Generic[StateT]):
             ValueError: If the level is unknown.
             TypeError: If the data can't be turned into JSON, or ``logger`` is not a string.
 
-        Waits while the client is slow to read. If cancelled during that wait, nothing is sent.
+        Waits while the client is slow to read. If the call is cancelled during that wait, nothing is sent.
         """
         await send_log(self, level, data, logger)
 
@@ -245,15 +249,15 @@ class Context(RequestContext, Generic[StateT]):
 
         Returns:
             Whether there was such a response; if not, nothing happens. Messages sent before this call still go out in
-            it; later ones are kept until the client has reconnected.
+            that response; later ones are kept until the client has reconnected.
         """
-        # Only the sink has access to the transport; False means that the request has no separate stream.
+        # Only the sink has access to the transport. It returns False if the request has no separate stream.
         return self._sink.close_stream(self.request_id, retry)
 
     def close_session_stream(self, retry: float | None = None) -> bool:
         """End the response to this session's GET, which carries messages that belong to no request.
 
-        Otherwise like `close_stream`.
+        In all other respects, this works like `close_stream`.
 
         Args:
             retry: Seconds until the client should reconnect; ``HttpOptions(retry=…)`` by default.
@@ -314,7 +318,7 @@ class Context(RequestContext, Generic[StateT]):
         In the modern era the function runs again from its start when the user has answered: see `elicit`.
 
         The answer only says whether the user agreed to visit the page; the rest is between the user and your server.
-        Otherwise this is like `elicit`.
+        In all other respects, this works like `elicit`.
 
         Args:
             message: The reason, to be shown to the user.
@@ -328,8 +332,8 @@ class Context(RequestContext, Generic[StateT]):
 
         return ask_url(self._served, message, url, elicitation_id, key, timeout)
 
-    # There is one overload for each kind of tools, and two for an answer of a given type. With functions or a type, a
-    # loop asks, so these overloads return a coroutine and not a question.
+    # There is one overload for each kind of `tools`, and two for a `result_type`. With functions or a `result_type`,
+    # the model is asked in a loop, so these overloads return a coroutine and not a question.
     @overload
     def sample(
         self,
@@ -421,7 +425,7 @@ class Context(RequestContext, Generic[StateT]):
         `SamplingError` if there is no answer after ``max_rounds`` rounds, and any `McpError` that a function raises.
         If the coroutine is cancelled, so are the functions.
         """
-        # Deferred: few servers use sampling.
+        # The import is deferred, because few servers use sampling.
         from trio_mcp.server.input.sampling import SampleDetails, ask_model
 
         refuse_unknown(Context.sample, details, SampleDetails)
@@ -434,7 +438,7 @@ class Context(RequestContext, Generic[StateT]):
 
         if len(functions) < len(given or ()):
             raise TypeError(
-                "sample takes functions that it calls, or descriptions of tools that you call, but not both"
+                "sample takes either functions, which it calls, or descriptions of tools, which you call, but not both"
             )
         return sample_with_tools(
             self._served, messages, functions=functions, result_type=result_type, max_rounds=max_rounds, **arguments
@@ -449,7 +453,8 @@ class Context(RequestContext, Generic[StateT]):
 
         return ask_roots(self._served, key, timeout)
 
-    # Python's typing can't map a tuple of InputRequest[T] to a tuple of T, so the overloads spell out up to three.
+    # Python's typing can't map a tuple of InputRequest[T] to a tuple of T, so there is an overload for each number of
+    # questions up to three.
     @overload
     async def gather(self, first: InputRequest[A], /) -> tuple[A]: ...
     @overload
@@ -471,10 +476,12 @@ class Context(RequestContext, Generic[StateT]):
         from trio_mcp.server.input.questions import InputRequest
 
         for request in requests:
-            # Awaiting a question here is an easy mistake, which should not look like an error in the answer.
+            # Awaiting a question before passing it is an easy mistake, which should not look like an error in the
+            # answer.
             if not isinstance(request, InputRequest):
-                raise TypeError(f"gather takes questions that are not awaited, such as ctx.elicit(…); got {request!r}")
-            # The question counts as taken even if asking fails below: otherwise it would warn that it was forgotten.
+                raise TypeError(f"gather takes questions not awaited yet, such as ctx.elicit(…); got {request!r}")
+            # The question is marked as taken even if asking fails below: otherwise it would warn that it was never
+            # awaited.
             request.take()
         return tuple(await self._served.asking.ask(requests))
 
@@ -495,14 +502,15 @@ class Context(RequestContext, Generic[StateT]):
         Raises:
             TypeError: If the value can't be turned into JSON.
 
-        If cancelled while the function runs, nothing is stored.
+        If the call is cancelled while the function runs, nothing is stored.
         """
         return await self._served.asking.once(key, function, *arguments)
 
     @property
     def input_responses(self) -> Mapping[str, InputResponse]:
         """The answers received so far, by key, as wire models; for a function that has returned `InputRequired`."""
-        # Outside a round, this is empty and not an error: a function may look here before it has asked anything.
+        # Outside a round, the mapping is empty and there is no error, because a function may look at it before it has
+        # asked anything.
         rounds = self._served.rounds
         return {} if rounds is None else rounds.responses
 
@@ -533,8 +541,8 @@ class ServedContext(Context[StateT]):
     ) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
-        # Filled in later: the settings and the principal by dispatch, the failure by a feature, the rounds while a
-        # function that may ask runs.
+        # These attributes are filled in later: the settings and the principal by dispatch, the failure by a feature,
+        # and the rounds while a function that may ask runs.
         self.settings: AskingSettings
         self.principal = None
         self.failure = None
@@ -559,7 +567,7 @@ class ServedContext(Context[StateT]):
         Raises:
             LocalProtocolError: If the client can't be asked now.
         """
-        # Set only while a function that may ask runs; a middleware or a stored context finds None.
+        # `rounds` is set only while a function that may ask runs, so it is None in a middleware or in a stored context.
         if self.rounds is None:
             from trio_mcp.server.input.questions import no_asking
 
@@ -578,7 +586,7 @@ class ServedContext(Context[StateT]):
             settings: The settings of the mounted server.
             params: The request's parameters, with the names that the mounted server uses.
         """
-        # Both contexts share the incoming record: cancellation, and whether there was a response, apply to both.
+        # Both contexts share the record of the incoming request, so a cancellation or a response applies to both.
         context: ServedContext[Any] = ServedContext(
             self._incoming, self._sink, self.connection, self.connection.states.get(settings)
         )
@@ -588,11 +596,13 @@ class ServedContext(Context[StateT]):
 
     def go_on_as(self, other: ServedContext[Any]) -> None:
         """Continue with the request in which the client returns the input that this one asked for."""
-        # The handler keeps its context across the rounds, but its messages belong to the latest request.
+        # The handler keeps its context across the rounds, but the messages that it sends must belong to the latest
+        # request.
         self._incoming, self._sink, self.client = other._incoming, other._sink, other.client
-        # The identity is the same, as the request would have been refused otherwise; but its scopes may have changed.
+        # The caller's identity is the same, because the request would have been refused otherwise; but its scopes may
+        # have changed.
         self.principal = other.principal
 
 
-# Python's error about a missing attribute names the class, and users know it as `Context`.
+# Python's error about a missing attribute names the class, and users know this class as `Context`.
 ServedContext.__name__ = "Context"

@@ -22,7 +22,7 @@ from trio_mcp.server.input.options import InputOptions, InputRun
 from trio_mcp.server.run import Run
 from trio_mcp.session.limits import SessionOptions
 
-if TYPE_CHECKING:  # most servers never ask for input
+if TYPE_CHECKING:  # not imported at run time, as most servers never ask for input
     from trio_mcp.server.input.request_state import StateSealer
 
 __all__ = ["Core"]
@@ -79,7 +79,7 @@ class Core:
         self.watcher = watcher
 
     def _make_sealer(self) -> StateSealer:
-        from trio_mcp.server.input.request_state import StateSealer  # deferred: most servers never ask for input
+        from trio_mcp.server.input.request_state import StateSealer  # imported late: most servers never ask for input
 
         return StateSealer(self.settings.info.name, self.input.key)
 
@@ -92,15 +92,16 @@ class Core:
     async def open_run(self) -> AsyncIterator[Run]:
         """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""
         check_on_trio()
-        await trio.lowlevel.checkpoint()  # without a lifespan, nothing below would be a checkpoint
+        await trio.lowlevel.checkpoint()  # without a lifespan, this is the only checkpoint here
         async with contextlib.AsyncExitStack() as stack:
-            if (clock := held_clock()) is not None:  # in a test; the threads of lifespans and async functions count too
+            # In tests, a virtual clock stands still while a lifespan or an async function waits for a thread.
+            if (clock := held_clock()) is not None:
                 stack.enter_context(clock.watching())
             states: dict[Any, Any] = {}
-            # The server's own lifespan comes first, so those of mounted servers are entered inside it, and left before
-            # it. A lifespan may mount further servers, so look for new members after each one.
+            # The server's own lifespan comes first, so that those of mounted servers are entered inside it, and left
+            # before it. A lifespan may mount further servers, so the loop looks for new members after each one.
             while (each := next((each for each in self.family() if each.settings not in states), None)) is not None:
-                # Servers without a lifespan get an entry, too, so that the loop visits each server once.
+                # Servers without a lifespan get an entry, too, so that the loop visits each server only once.
                 states[each.settings] = None
                 if each.lifespan is not None:
                     states[each.settings] = await stack.enter_async_context(each.lifespan())

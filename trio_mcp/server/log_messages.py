@@ -1,4 +1,4 @@
-"""Log messages for the client that made a request (`server/utilities/logging`), and a `logging.Handler` for them."""
+"""Sends log messages to the client that made a request (`server/utilities/logging`), also from Python's `logging`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from trio_mcp.session.handlers import RequestContext, incoming_of
 
 __all__ = ["CURRENT", "SEVERITY", "McpLogHandler", "send_log", "severity_of", "wants_log"]
 
-# Chosen: a burst of records fits, while threads that log faster than the event loop runs can't fill the memory.
+# Chosen: a burst of records fits, but threads that log faster than the event loop runs can't fill the memory.
 MAX_PENDING_RECORDS = 1000
-"""The number of records from other threads that one handler keeps until the event loop takes them."""
+"""How many records from other threads one handler keeps until the event loop takes them."""
 
 SEVERITY = {level: number for number, level in enumerate(LOG_LEVELS)}
 
-# The protocol's levels that records of `logging` are sent with, and the lowest number of each but the first. Other
-# libraries define a level NOTICE between INFO and WARNING.
+# The protocol's levels with which records of `logging` are sent, and the lowest level number for each but the first.
+# Other libraries define a level NOTICE between INFO and WARNING, hence INFO + 1.
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical")
 _LEAST = (logging.INFO, logging.INFO + 1, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
 CURRENT: ContextVar[tuple[RequestContext, trio.lowlevel.TrioToken]] = ContextVar("the request that is served here")
 """The context of the current request, and the Trio run that serves it. Set in the request's task, and so inherited by
-its child tasks and threads. A handler that is parked between two requests keeps the context, while the request in the
-context changes."""
+its child tasks and threads. A handler that waits for input between two requests keeps its context, but the request in
+the context changes."""
 
 
 def severity_of(level: Any) -> int:
@@ -54,7 +54,7 @@ async def send_log(context: RequestContext, level: str, data: Any, logger: str |
         await trio.lowlevel.checkpoint()
         return
     try:
-        # JSON has no infinity and no NaN; as strings they can at least be read.
+        # JSON has neither infinity nor NaN. As strings, these values can at least be read.
         plain = from_json(to_json(data, by_alias=True, inf_nan_mode="strings"))
     except PydanticSerializationError as exc:
         raise TypeError(f"the data of a log message can't be turned into JSON: {exc}") from None
@@ -64,8 +64,8 @@ async def send_log(context: RequestContext, level: str, data: Any, logger: str |
 def wants_log(client: ClientDeclaration | None, severity: int) -> bool:
     """Return whether a client wants log messages of this severity."""
     assert client is not None
-    # Legacy era: the level set by logging/setLevel, for the session. Modern era: the level in the request's _meta; the
-    # rules have no default there, so a request that asks for nothing gets nothing.
+    # In the legacy era, the level is the one that logging/setLevel has set for the session. In the modern era, it is in
+    # the request's _meta, and the rules have no default: a request that asks for no log messages gets none.
     level = client.log_level or client.rules.default_log_level
     return level is not None and severity >= SEVERITY[level]
 
@@ -105,21 +105,22 @@ class McpLogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, if the client wants it. `logging` calls this with the handler's lock held."""
         current = CURRENT.get(None)
-        # _emitting breaks the recursion of a link that logs while it sends. A plain attribute is enough: the lock keeps
-        # other threads out, and within one thread nothing below waits.
+        # _emitting breaks the recursion if sending a record logs another one. A plain attribute is enough, because the
+        # handler's lock keeps other threads out, and within one thread nothing is awaited before the attribute is
+        # reset.
         if current is None or self._emitting or record.name.partition(".")[0] == "trio_mcp":
             return
         context, token = current
         self._emitting = True
         try:
-            # Formatting is the expensive part, so only records that are wanted are formatted.
+            # Formatting is the expensive part, so only records that the client wants are formatted.
             level = _level_of(record.levelno)
             if wants_log(context.client, SEVERITY[level]):
                 text = self.format(record) if self.formatter is not None else record.getMessage()
-                # A lone surrogate has no UTF-8 form and would fail the whole message.
+                # A lone surrogate can't be encoded as UTF-8, and would make sending the whole message fail.
                 text = text.encode("utf-8", "backslashreplace").decode("utf-8")
                 self._send(context, token, _params(level, text, record.name))
-        except Exception:  # a log call must not fail; logging's own handlers do the same
+        except Exception:  # a log call must not fail, so errors are reported as by other handlers
             self.handleError(record)
         finally:
             self._emitting = False
@@ -127,34 +128,34 @@ class McpLogHandler(logging.Handler):
     def _send(self, context: RequestContext, token: trio.lowlevel.TrioToken, params: dict[str, Any]) -> None:
         try:
             here = trio.lowlevel.current_trio_token() is token
-        except RuntimeError:  # a thread without an event loop
+        except RuntimeError:  # this thread has no event loop
             here = False
-        # In the event loop the record is sent at once, so that log messages keep their place among notifications.
+        # In the event loop the record is sent at once, so that log messages and other notifications keep their order.
         if here:
             self._hand_over(context, params)
         elif self._room.acquire(blocking=False):
-            # run_sync_soon has an unbounded queue, so the semaphore is the bound.
+            # The queue of run_sync_soon is unbounded, so the semaphore limits the number of records in this queue.
             try:
                 token.run_sync_soon(self._hand_over_soon, context, params)
-            except trio.RunFinishedError:  # an abandoned thread may outlive the run
+            except trio.RunFinishedError:  # a thread that was abandoned may outlive the Trio run
                 self._room.release()
         else:
             self._drop()
 
     def _hand_over_soon(self, context: RequestContext, params: dict[str, Any]) -> None:
-        # The record has left Trio's queue, so its place is free.
+        # The record has left Trio's queue, so another record may take its place.
         self._room.release()
         self._hand_over(context, params)
 
     def _hand_over(self, context: RequestContext, params: dict[str, Any]) -> None:
         taken = context.send_notification_nowait("notifications/message", params)
-        # A record that is refused after the response or a cancellation does not count as dropped, but one for which
-        # there was no room does.
+        # A record that is refused because the request has its response or is cancelled does not count as dropped. A
+        # record for which there was no room does.
         if not taken and not incoming_of(context).answered and not context.cancel_scope.cancel_called:
             self._drop()
 
     def _drop(self) -> None:
-        with self._counting:  # called from the event loop without the handler's lock, and from threads with it
+        with self._counting:  # the event loop calls this without the handler's lock, threads with that lock
             self.dropped += 1
 
 

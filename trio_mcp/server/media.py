@@ -1,4 +1,4 @@
-"""Pictures, sounds and files that functions return: bytes with their media type."""
+"""Turns the pictures, sounds and files that functions return into content blocks and resource contents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from trio_mcp import _attrs as attrs
 
-if TYPE_CHECKING:  # loaded when a function returns one of these
+if TYPE_CHECKING:  # these are loaded only when a function returns a picture, a sound or a file
     import mimetypes
 
     from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, TextContent
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # loaded when a function returns one of these
 
 __all__ = ["MAX_FILE", "MEDIA", "Audio", "File", "Image", "block_of", "contents_of"]
 
-# Chosen: in Base64, which adds a third, a file of this size fits into a message of the default size.
+# Chosen: a file of this size fits into a message of the default size, even though Base64 adds a third to the size.
 MAX_FILE: Final = 32 * 1024 * 1024
 """The maximum size of a file that is read from a path, in bytes."""
 
@@ -38,7 +38,8 @@ _BEGINNINGS: Final = (
     (rb"%PDF-", "application/pdf"),
     (rb"PK\x03\x04", "application/zip"),
 )
-# These are common names of formats that `mimetypes` lists under another name or, in some Python versions, not at all.
+# This table has common names of formats that `mimetypes` lists under another name or, in some Python versions, not at
+# all.
 _FORMATS: Final = {
     "avif": "image/avif",
     "jpg": "image/jpeg",
@@ -137,10 +138,10 @@ class Audio(_Media):
 
 @attrs.frozen(init=False)
 class File(_Media):
-    """A file that a tool, a resource or a prompt returns: ``File("report.pdf")``. It is read as `Image` reads it.
+    """A file that a tool, a resource or a prompt returns: ``File("report.pdf")``. Paths are read as by `Image`.
 
-    It is sent as an embedded resource: as text if its media type is textual and its bytes are UTF-8, otherwise as a
-    blob.
+    The file is sent as an embedded resource: as text if its media type is textual and its bytes are UTF-8, otherwise as
+    a blob.
 
     Args:
         path: A file to read, of 32 MiB at most.
@@ -225,7 +226,7 @@ def _bytes_of(path: str | os.PathLike[str] | None, data: bytes | None, what: str
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"the data of {what} must be bytes, got {type(data).__name__}")
         return bytes(data)
-    # The check precedes the opening, as opening a pipe would wait for its other end.
+    # The file is checked before it is opened, because opening a pipe would wait for its other end.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError(f"{os.fspath(path)!r} is not a regular file")
     with open(path, "rb") as file:
@@ -240,11 +241,12 @@ def _kind_within(family: str, path: str | os.PathLike[str] | None, data: bytes, 
     if format is not None:
         known = _FORMATS.get(format.lower()) or _kind_by_name(f"_.{format}") or ""
         return known if known.startswith(f"{family}/") else format if "/" in format else f"{family}/{format.lower()}"
-    # The bytes take precedence over the name: a model's API refuses a picture whose declared type is wrong.
+    # The first bytes take precedence over the name, because a model's API refuses a picture whose declared type is
+    # wrong.
     for kind in (_kind_by_beginning(data), path and _kind_by_name(path)):
         if kind and kind.startswith(f"{family}/"):
             return kind
-    raise ValueError(f"can't determine what kind of {family} this is; pass format=…")
+    raise ValueError(f"can't determine the format of the {family}; pass format=…")
 
 
 def _kind_of_file(name: str, data: bytes, format: str | None) -> str:
@@ -265,7 +267,7 @@ def _kind_by_beginning(data: bytes) -> str | None:
 def _types() -> mimetypes.MimeTypes:
     import mimetypes
 
-    return mimetypes.MimeTypes()  # Python's own table: the system's would differ from one machine to the next
+    return mimetypes.MimeTypes()  # without the system's table, which differs from machine to machine
 
 
 def _kind_by_name(name: str | os.PathLike[str]) -> str | None:

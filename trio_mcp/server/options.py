@@ -1,4 +1,4 @@
-"""The keyword arguments of `Server`, that is, everything but the name; a proxy shares some of them."""
+"""Defines the keyword arguments of `Server`, that is, all arguments but the name; a proxy shares some of them."""
 
 import contextlib
 import inspect
@@ -21,14 +21,15 @@ Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any
 
 
 def _check_lifespan(name: str, value: object) -> None:
-    # The usual mistake is to forget the decorator, which would only fail once the server runs.
+    # The usual mistake is to forget the decorator. Without this check, the mistake would show only when the server
+    # runs.
     if inspect.isasyncgenfunction(value):
         raise TypeError(f"{name} must return an async context manager: decorate it with @asynccontextmanager")
 
 
 def _check_middleware(name: str, value: Sequence[object]) -> None:
     for each in value:
-        # If this is a class, the parentheses after it were forgotten.
+        # A class is refused although it can be called: most likely the parentheses after it were forgotten.
         if not callable(each) or isinstance(each, type) or not accepts(each, 2):
             raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
 
@@ -52,9 +53,9 @@ class ProxyOptions(TypedDict, total=False):
         lists: The length of the pages of lists, and how long clients may cache them.
         input: How functions ask for input: keys and limits.
         principal: ``(context) -> principal``, called for each request before its handler, to determine on whose behalf
-            the request is made. It returns a `Principal`, a string (its subject), or None if that is unknown. Handlers
-            find the principal in `Context.principal`; only the same principal can resume a request that asks for input.
-            If the function raises, the request fails.
+            the request is made. It returns a `Principal`, a string (the principal's subject), or None if the principal
+            is unknown. Handlers find the principal in `Context.principal`; only the same principal can resume a request
+            that asks for input. If the function raises, the request fails.
         options: Limits, timeouts and hooks of each session.
     """
 
@@ -70,7 +71,7 @@ class ProxyOptions(TypedDict, total=False):
 
 
 class ServerOptions(ProxyOptions, total=False):
-    """The keyword arguments of `Server`, that is, everything but the name: those of `ProxyOptions`, and these.
+    """The keyword arguments of `Server`, that is, all arguments but the name: those of `ProxyOptions`, and these.
 
     Attributes:
         lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio

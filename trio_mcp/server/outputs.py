@@ -1,4 +1,4 @@
-"""The return values of tools: their output schemas, and how they become structured content and content blocks."""
+"""Turns return values of tools into structured content and content blocks, and makes the output schemas of tools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ __all__ = [
     "wrapped_as",
 ]
 
-# `server/tools`, section Tool Names: only a SHOULD since 2025-11-25, but other clients enforce it.
+# The names that a tool may have (`server/tools`, section Tool Names). The rule is a SHOULD, and only since 2025-11-25,
+# but some clients enforce it.
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -46,7 +47,8 @@ _SCALARS = (int, float, str, bool)
 _UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
 
 
-# Few tools return models of the protocol, and making these takes a twentieth of the time that a server needs to start.
+# The types of content blocks are imported on first use: few tools return them, and building these types takes a
+# twentieth of the time that a server needs to start.
 @functools.cache
 def _blocks() -> tuple[type[WireModel], ...]:
     from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
@@ -61,7 +63,7 @@ def _complete_results() -> type[CallToolResult]:
     return CallToolResult
 
 
-# The types, other than models, whose values become a block other than JSON text.
+# The types, other than models, whose values are sent as a block of their own instead of as JSON text.
 @functools.cache
 def _raw() -> tuple[type[Any], ...]:
     from trio_mcp.server.media import MEDIA
@@ -84,10 +86,10 @@ class Output:
     Attributes:
         schema: The output schema; None if results have no structured content.
         wrapped: Whether values are not objects, and so are sent as ``{"result": value}``.
-        _to_json_data: Validates a return value and turns it into JSON data; None without structured content.
+        _to_json_data: Validates a return value and turns it into JSON data; None if results have no structured content.
         _to_content: Validates a return value and returns the values that become one block each; None if nothing is
             declared.
-        _validator: Returns the validator of the schema; compiled on first use.
+        _validator: Returns the validator of the schema, which is compiled on first use.
     """
 
     schema: dict[str, Any] | None
@@ -126,8 +128,8 @@ class Output:
 
     def _complete_result(self, value: CallToolResult, revision: str) -> dict[str, Any]:
         """Return the wire form of a `CallToolResult` that the tool made itself, checked against the output schema."""
-        # With an output schema a server MUST provide conforming structured content (`server/tools`, Output Schema);
-        # an error result is exempt.
+        # If a tool has an output schema, the server MUST provide structured content that conforms to it
+        # (`server/tools`, Output Schema). An error result is exempt.
         result = wire_for(value, revision)
         if self._validator is not None and not value.is_error:
             if "structured_content" not in value.model_fields_set:
@@ -165,10 +167,10 @@ def read_output(
         if not isinstance(explicit_schema, dict):
             raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
         validator = _validator_of(explicit_schema)
-        # This output is never wrapped, as the author's schema describes the unwrapped value.
+        # This output is never wrapped, because the author's schema describes the unwrapped value.
         return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
     if structured and (returns is inspect.Signature.empty or _is_content(returns)):
-        raise TypeError(f"{what} has structured_output=True, so it needs a return type that is not content")
+        raise TypeError(f"{what} has structured_output=True, so it needs a return type other than content")
     if returns in _UNDECLARED and not structured:  # nothing is declared, so any return value becomes content
         return Output(None)
     if _is_content(returns):
@@ -176,16 +178,16 @@ def read_output(
     subject, wanted = f"{what}: the return type", options.structured_output if structured is None else structured
     try:
         return _shared(kind_of(returns, models=True), wanted, options.inline_definitions)
-    except (Unclear, TypeError):  # a TypeError is raised again below, with the name of the tool
+    except (Unclear, TypeError):  # if this was an error, the functions below raise it again, with the tool's name
         pass
     return _structured(returns, subject, options.inline_definitions) if wanted else _unstructured(returns, subject)
 
 
-@functools.lru_cache(maxsize=250)  # chosen: enough for most servers; it keeps models alive
+@functools.lru_cache(maxsize=250)  # chosen: enough for most servers; each entry keeps a model alive
 def _shared(kind: Structure, structured: bool, inline: bool) -> Output:
-    """Return the output that all tools of this return type share: making it takes longer than the rest of a tool."""
+    """Return the output that all tools with this return type share: making it takes longer than the rest of a tool."""
     returns, subject = kind.annotation, "the return type"
-    # The warnings flag differs for scalars: see _serialized.
+    # For scalars, serialization warnings are off: `_serialized` explains why.
     warnings: Literal["error"] | bool = False if returns in _SCALARS else "error"
     return _structured(returns, subject, inline, warnings) if structured else _unstructured(returns, subject, warnings)
 
@@ -195,7 +197,7 @@ def _unstructured(returns: Any, subject: str, warnings: Literal["error"] | bool 
 
     def to_content(value: Any) -> list[Any]:
         items = _items(value)
-        # A type such as `list` may contain blocks.
+        # A value of a type such as `list` may contain content blocks.
         return items if any(map(_is_block, items)) else _items(to_json_data(value))
 
     return Output(None, to_content=to_content)
@@ -210,7 +212,8 @@ def _structured(
     if wrapped:
         schema = wrapped_as("result", schema)
     elif "type" not in schema:
-        # A bare $ref to an object: until 2025-11-25 the root itself must have "type": "object".
+        # The root of the schema is only a $ref to an object, but until 2025-11-25 the root itself must have "type":
+        # "object".
         schema = {"type": "object", **schema}
     if inline:
         schema = inlined(schema)
@@ -223,7 +226,7 @@ def _structured(
 
 
 def _validator_of(schema: dict[str, Any]) -> SchemaValidator:
-    from trio_mcp.schema.validator import SchemaValidator  # deferred: pydantic checks what most tools return
+    from trio_mcp.schema.validator import SchemaValidator  # imported late: for most tools pydantic does the checking
 
     return SchemaValidator(schema)
 
@@ -233,9 +236,10 @@ def _serialized(adapter: TypeAdapter[Any], warnings: Literal["error"] | bool) ->
 
     def to_json_data(value: Any) -> Any:
         try:
-            # pydantic does not validate an instance of a model again. If it has been modified since, the only sign is a
-            # serialization warning, which is an error here. For scalars, warnings are off: they can't be such an
-            # instance, and collecting warnings costs more than everything else here.
+            # pydantic does not validate an instance of a model again. If the instance was modified after its
+            # validation, a serialization warning is the only sign, so a warning is an error here. For scalars, warnings
+            # are off: they can't be such instances, and collecting warnings costs more than everything else in this
+            # function.
             return dump(validate(value), mode="json", by_alias=True, warnings=warnings)
         except ValueError as exc:
             raise OutputError(f"the return value is not of the declared type: {exc}") from exc
@@ -245,7 +249,7 @@ def _serialized(adapter: TypeAdapter[Any], warnings: Literal["error"] | bool) ->
 
 def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
     def to_json_data(value: Any) -> Any:
-        # An explicit schema need not describe the return type, so pydantic has nothing to validate here.
+        # An explicit schema need not describe the return type, so pydantic has nothing to validate.
         data = _plain(value)
         if (problem := validator.problem(data)) is not None:
             raise OutputError(f"the return value does not conform to the output schema: {problem}")
@@ -271,11 +275,12 @@ def _declared_content(returns: Any) -> Callable[[Any], list[Any]]:
 
 def _is_content(returns: Any) -> bool:
     """Return whether a type consists of content blocks, which are sent as content and need no output schema."""
-    if hasattr(returns, "__value__"):  # a type alias, of typing or of typing_extensions
+    if hasattr(returns, "__value__"):  # the type is an alias, made with typing or typing_extensions
         return _is_content(returns.__value__)
     origin = get_origin(returns)
     if origin is None:
-        # A CallToolResult is complete: its type says nothing about the structured content that may be in it.
+        # A CallToolResult counts as content because it is sent unchanged: its type says nothing about the structured
+        # content that may be in it.
         if not isinstance(returns, type) or returns in _SCALARS:
             return False
         return issubclass(returns, (*_blocks(), _complete_results()) if issubclass(returns, WireModel) else _raw())
@@ -295,7 +300,7 @@ def describes_object(schema: dict[str, Any]) -> bool:
 
 def wrapped_as(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of an object with a single property, which has the given name and schema."""
-    # Definitions must stay at the root, as references begin with "#/$defs/".
+    # Definitions must stay at the root, because references begin with "#/$defs/".
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     return {"type": "object", "properties": {name: inner}, "required": [name], **definitions}
@@ -304,7 +309,8 @@ def wrapped_as(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 def _items(value: Any, declared: bool = False) -> list[Any]:
     """Split a return value into the values that become one content block each."""
     if value is None:
-        # `content` is required, but may be empty (schema, CallToolResult): a tool that returns nothing has succeeded.
+        # `content` is required, but may be empty (schema, CallToolResult), so the result of a tool that returns nothing
+        # has no blocks.
         return []
     # A list becomes several blocks only if its type or its items say that it contains blocks; otherwise it is data, and
     # becomes one JSON text.
@@ -337,11 +343,11 @@ def _json_text(data: Any) -> str:
     try:
         if type(data) is str:
             if not data.isascii():
-                data.encode()  # raises for a lone surrogate
+                data.encode()  # for a lone surrogate, this raises UnicodeEncodeError, a ValueError
             return data
         text = to_json(data, inf_nan_mode="constants").decode()
-        if "NaN" in text or "Infinity" in text:  # perhaps only within a string: the slow encoder decides
-            import json  # deferred: hardly any text gets here
+        if "NaN" in text or "Infinity" in text:  # these words may be part of a string: the slow encoder can tell
+            import json  # imported late, because hardly any text contains NaN or Infinity
 
             json.dumps(data, allow_nan=False)
     except ValueError as exc:
@@ -351,7 +357,8 @@ def _json_text(data: Any) -> str:
 
 def _text(text: str) -> dict[str, Any]:
     if not text.isascii():
-        # File names and captured output may contain lone surrogates, which UTF-8 can't encode.
+        # Lone surrogates, which UTF-8 can't encode, may come from file names or captured output; they are written as
+        # escapes.
         text = text.encode("utf-8", "backslashreplace").decode()
     return {"type": "text", "text": text}
 
@@ -375,8 +382,8 @@ def failure_result(
     Raises:
         McpError: If ``exc`` is an `McpError`.
     """
-    # An McpError fails the request itself; a ToolError is a message for the model; anything else is a bug in the tool,
-    # about which the client learns no more than the server allows.
+    # An McpError fails the request itself. A ToolError is a message for the model. Anything else is a bug in the tool,
+    # about which the client learns no more than the server's options allow.
     exc = single(exc)
     if isinstance(exc, McpError):
         raise exc

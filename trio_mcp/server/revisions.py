@@ -1,4 +1,4 @@
-"""The wire form of models for a given revision, without fields and content blocks that the revision does not define."""
+"""Converts models to the wire form of a revision, without the fields and blocks that the revision does not define."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["downgraded_block", "wire_for"]
 
 def wire_for(model: WireModel, revision: str) -> dict[str, Any]:
     """Return the wire form of a model, with only the fields that a revision defines, at every level."""
-    wire = model.to_wire()  # a fresh dict, so pruning it in place harms nothing
+    wire = model.to_wire()  # `to_wire` makes a new dict, so the dict may be pruned in place
     _prune(model, wire, revision)
     return wire
 
@@ -33,7 +33,7 @@ def downgraded_block(block: dict[str, Any], revision: str) -> dict[str, Any]:
 def _prune(model: WireModel, wire: dict[str, Any], revision: str) -> None:
     for name, wire_name, known in _fields(type(model), revision):
         if not known:
-            wire.pop(wire_name, None)  # may be missing: None and unset values are not on the wire
+            wire.pop(wire_name, None)  # the member may be missing: None and unset values are not sent
             continue
         value = model.__dict__.get(name)
         if isinstance(value, WireModel):
@@ -45,7 +45,7 @@ def _prune(model: WireModel, wire: dict[str, Any], revision: str) -> None:
                     _prune(item, plain, revision)
 
 
-# The cache has no limit: there is one entry for each model class and revision, both of which are fixed.
+# The cache needs no limit: it has one entry for each model class and revision, and the numbers of both are fixed.
 @functools.cache
 def _fields(kind: type[WireModel], revision: str) -> tuple[tuple[str, str, bool], ...]:
     wire_name: Any = kind.model_config["alias_generator"]

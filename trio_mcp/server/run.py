@@ -1,4 +1,4 @@
-"""One run of a server, from entering its lifespan to leaving it, with one client (stdio) or many."""
+"""Serves one client (stdio) or many clients during one run of a server, from entering the lifespan to leaving it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Run:
         served: The server.
         states: The states that the lifespans of the server and of those mounted in it yielded, keyed by their settings;
             None without a lifespan.
-        nursery: For tasks that outlive a request or a session, but not the run. It is cancelled before the lifespan
-            ends.
+        nursery: For tasks that outlive a request or a session, but not the run. This nursery is cancelled before the
+            lifespan ends.
         changes: Notifies clients of changes.
         input: The shared state for asking clients for input.
         connections: The sessions that are open.
@@ -66,16 +66,17 @@ class Run:
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> ServedSession:
         """Return a session to which the caller feeds messages; from `begin` to `finish` it is in `connections`."""
-        # There is no channel to read from, hence None: the HTTP session feeds it the message of each POST.
+        # None takes the place of the channel to read from: over HTTP, the session gets the message of each POST through
+        # `feed`.
         return ServedSession(self, (None, sink), lasting=lasting)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.
 
-        When this is cancelled, it responds to open ``subscriptions/listen`` requests, then cancels handlers and closes
-        the link.
+        When this method is cancelled, it responds to open ``subscriptions/listen`` requests, then cancels handlers and
+        closes the link.
         """
-        # Only the connection below is ended: other links of the run are still served when this one is cancelled.
+        # Only this link's connection is ended: the run still serves other links when this method is cancelled.
         connection = ServedSession(self, link)
         async with self.ending_gracefully([connection]):
             await self._serve(connection)
@@ -89,8 +90,8 @@ class Run:
             opening: Opens the link.
             opened: Called with the session when the link is open.
         """
-        # The link's own tasks (its reader and its writer) run inside `opening`. If they were cancelled together with
-        # the session, they could not write the last results; so only the inner block is cancelled.
+        # The tasks of the link (its reader and its writer) run inside `opening`. If they were cancelled together with
+        # the session, they could not write the last results. So only the inner block is cancelled.
         block = trio.CancelScope()
         served: list[ServedSession] = []
         async with self.ending_gracefully(served, block), opening as link:
@@ -105,7 +106,7 @@ class Run:
         try:
             async with connection:
                 await connection.wait_closed()
-        finally:  # statistics and changes must never see a session that has ended
+        finally:  # a session that has ended must neither be counted nor be notified of changes
             connection.audience.forget_everything()
             self.connections.discard(connection)
 
@@ -113,14 +114,14 @@ class Run:
     async def ending_gracefully(
         self, connections: Collection[ServedSession] | None = None, inner: trio.CancelScope | None = None
     ) -> AsyncIterator[None]:
-        """Delay cancellation of a block until open ``subscriptions/listen`` requests have received their responses.
+        """Delay the cancellation of a block until open ``subscriptions/listen`` requests have received their responses.
 
         Args:
             connections: The clients whose requests are ended; None for all.
-            inner: The scope to cancel then instead of the whole block, so that the link around it can still flush.
+            inner: The scope to cancel instead of the whole block, so that the link around that scope can still flush.
         """
-        # The block is shielded. On cancellation, a task outside the shield first sends the responses, and then cancels
-        # the block.
+        # The block is shielded from cancellation. When a cancellation comes, a task outside the shield first sends the
+        # responses, and then cancels the block.
         async with background_nursery() as nursery:
             with trio.CancelScope(shield=True) as whole:
                 nursery.start_soon(self._await_cancellation, connections, whole, inner or whole)
@@ -131,20 +132,22 @@ class Run:
     ) -> None:
         try:
             await trio.sleep_forever()
-        finally:  # cancelled from outside, or by background_nursery at the end of the block
+        finally:  # the cancellation comes from outside, or from background_nursery when the block ends
             clients = self.clients if connections is None else connections
-            # These clients are collected before the listeners end, as no client has a listener afterwards.
+            # The clients with listeners are collected before these listeners end, because afterwards no client has a
+            # listener.
             ending = [client for client in clients if client.has_listeners]
-            with trio.CancelScope(shield=True):  # bounded: each client has a deadline of close_grace seconds
+            with trio.CancelScope(shield=True):  # the wait is bounded: each client has close_grace seconds
                 await self.end_listening(connections)
-            # If there was no listener, nothing needs to be flushed: the link is cancelled at once as well.
-            (block if ending else whole).cancel("the server ends")
+            # If there was no listener, nothing needs to be sent any more, so the link is cancelled at once as well.
+            (block if ending else whole).cancel("the server is ending")
 
     async def end_listening(self, connections: Collection[ServedSession] | None = None) -> None:
         """Notify listeners of all remaining changes, and end their requests, within ``close_grace`` seconds."""
-        # The task that usually does this has been cancelled together with the server.
+        # The task that usually notifies listeners has been cancelled together with the server.
         self.changes.tell_all()
-        # The clients end concurrently: each may take `close_grace` seconds, which must not add up.
+        # The clients' listeners end concurrently: each client may take `close_grace` seconds, and the times of several
+        # clients must not add up.
         async with trio.open_nursery() as nursery:
             for client in self.clients if connections is None else connections:
                 nursery.start_soon(client.end_listening)

@@ -1,4 +1,4 @@
-"""One client in a run of a server: a session, or a single request of the modern era outside any session."""
+"""Serves one client in a run of a server: a session, or a single request of the modern era outside any session."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ Permit: TypeAlias = "Callable[[Principal, Collection[str]], Refusal | None]"
 
 __all__ = ["Permit", "ScopesMissing", "Served", "ServedSession", "SharedByClients", "SingleRequest"]
 
-# An arbitrary choice. The protocol has no way to learn that a page will never be completed, so ids must be forgotten
-# at some point.
+# An arbitrary choice. Ids must be forgotten at some point, because the protocol can't say that a page will never be
+# completed.
 MAX_ELICITATIONS = 1000
 """How many of the pages that a client was asked to visit are remembered until the user has finished (2025-11-25)."""
 
@@ -85,7 +85,7 @@ class ScopesMissing(McpError):
     def __init__(self, refusal: Refusal) -> None:
         error = refusal.error.error
         super().__init__(error.code, error.message, error.data)
-        self.args = (refusal,)  # copying an exception passes these to __init__
+        self.args = (refusal,)  # copying an exception passes `args` to __init__
         self.refusal = refusal
 
 
@@ -103,7 +103,7 @@ class ServedSession(ServerSession):
         permit: Checks the scopes of requests; None where there is no HTTP.
         trio_token: The token of the Trio run that the session belongs to.
         audience: The client's listeners for changes.
-        ending: Whether further requests are refused, because the server ends.
+        ending: Whether further requests are refused, because the server is ending.
         session_state: The data that functions keep for the session: see `Context.session_state`.
     """
 
@@ -123,15 +123,15 @@ class ServedSession(ServerSession):
         self._changes = run.changes
         self._listener: Listener | None = None
         self._announcing = False
-        self._elicitations: dict[str, None] = {}  # an ordered set: the oldest are forgotten first
+        self._elicitations: dict[str, None] = {}  # an ordered set: the oldest ids are forgotten first
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
         return self._served.make_context(incoming, self._sink, self, self._state)
 
-    # The hooks of the session forward everything to the server, which has no notion of sessions.
+    # These hooks of the session forward everything to the server, which knows nothing of sessions.
 
     async def received_request(self, context: RequestContext) -> Any:
-        # The refusal tells the client that the request was not carried out, so the client may send it elsewhere.
+        # The error tells the client that the request was not carried out, so the client may send it elsewhere.
         if self.ending:
             raise McpError(OVERLOADED, "the server is ending and accepts no further requests", {"ending": True})
         return await self._served.answer(context)
@@ -147,13 +147,13 @@ class ServedSession(ServerSession):
             timeout: Seconds that the client may take, or None for no limit.
             related: The id of the request whose function asks.
         """
-        # No total_timeout, even if the session has one: people take their time.
+        # The session's total_timeout does not apply, because the question may be for a person, who may take any time.
         return await self.send_request(
             wire["method"], wire.get("params"), related_request_id=related, timeout=timeout, total_timeout=None
         )
 
-    # These two methods are for a session that is fed its messages (HTTP, legacy era); for one with a link, `Run` does
-    # the same.
+    # `begin` and `finish` are for a session that gets its messages through `feed` (HTTP, legacy era). For a session
+    # with a link, `Run` does the same.
 
     def begin(self, nursery: trio.Nursery) -> None:
         super().begin(nursery)
@@ -168,14 +168,14 @@ class ServedSession(ServerSession):
 
     def note_elicitation(self, elicitation_id: str) -> None:
         """Remember that this client is asked to visit a page, so that only this client is told of the completion."""
-        # A completion may only go to the client that was asked (2025-11-25 `client/elicitation`, Completion
-        # Notifications for URL Mode Elicitation).
+        # A completion may be sent only to the client that was asked to visit the page (2025-11-25 `client/elicitation`,
+        # Completion Notifications for URL Mode Elicitation).
         self._elicitations[elicitation_id] = None
         if len(self._elicitations) > MAX_ELICITATIONS:
             del self._elicitations[next(iter(self._elicitations))]
 
     def complete_elicitation(self, elicitation_id: str) -> None:
-        """Tell the client that the user has finished on a page, if it was asked to visit this one. For any thread."""
+        """Tell the client that the user has finished on a page, if it was asked to visit it; thread-safe."""
         try:
             self.trio_token.run_sync_soon(self._complete_elicitation, elicitation_id)
         except trio.RunFinishedError:
@@ -183,44 +183,47 @@ class ServedSession(ServerSession):
 
     def _complete_elicitation(self, elicitation_id: str) -> None:
         if elicitation_id in self._elicitations and self._nursery is not None and not self.closed:
-            # The entry is deleted first: sending may take a while, and a second call for the page must send nothing.
+            # The entry is deleted first, because sending may take a while, and a second call for the same page must
+            # send nothing.
             del self._elicitations[elicitation_id]
-            # The notification is sent in a task, as sending waits while the client is slow to read.
+            # The notification is sent in a task of its own, because sending waits while the client is slow to read.
             self._nursery.start_soon(self._send_completion, elicitation_id)
 
     async def _send_completion(self, elicitation_id: str) -> None:
         try:
             await self.send_notification("notifications/elicitation/complete", {"elicitationId": elicitation_id})
         except TrioMcpError:
-            pass  # the client has disconnected, or its revision has no such notification
+            pass  # the client has disconnected, or its revision lacks this notification
 
     def send_log_nowait(self, params: dict[str, Any], severity: int) -> None:
         """Send a log message that belongs to no request, if this legacy-era session wants it and has room."""
-        # Without room the message is dropped: there is no request that could wait for it.
+        # If there is no room, the message is dropped, because it belongs to no request that could wait for room.
         if self.initialized and wants_log(self.client, severity) and self._sink.has_room:
             self._sink.put(SessionMessage(Notification("notifications/message", params)))
 
     # --- notifications of changes --------------------------------------------------------------------------------
 
     def _opened(self) -> None:
-        # The legacy era has no subscriptions to lists: each session gets the notifications that its handshake declared.
+        # The legacy era has no subscriptions to lists: each session gets the notifications that the server declared in
+        # the handshake.
         for method in LIST_CHANGES:
             self._hear(method)
 
     def _note(self, notification: Notification) -> None:
-        # The base class comes first, as it decides whether the notification is accepted: without a handshake,
-        # `initialized` stays unset.
+        # The method of the base class comes first, because it decides whether the notification is accepted: without a
+        # handshake, `initialized` stays unset.
         super()._note(notification)
         if notification.method == "notifications/initialized" and self.initialized and not self._announcing:
             # Before ``notifications/initialized``, the server must not send notifications other than log messages
-            # (2025-11-25 `basic/lifecycle`, Initialization); changes since ``initialize`` wait in the listener.
+            # (2025-11-25 `basic/lifecycle`, Initialization). So changes since ``initialize`` have waited in the
+            # listener until now.
             self._announcing = True
             self.listener.open()
 
     @property
     def listener(self) -> Listener:
         """The listener for changes of this legacy-era session, made on first use."""
-        if self._listener is None:  # not in __init__: a session on a modern link never needs one
+        if self._listener is None:  # a session on a modern link never needs one, so it is made late
             self._listener = Listener(self._send_change, self._sink.room, self._spawn)
             self.audience.add_lasting(self._listener)
         return self._listener
@@ -242,7 +245,8 @@ class ServedSession(ServerSession):
 
     def _hear(self, method: str, uri: str | None = None) -> None:
         """Notify the session of changes to a topic from now on, unless the protocol forbids such notifications."""
-        # This depends on the handshake: the negotiated revision, and the capabilities that the server declared.
+        # Whether the protocol allows such notifications depends on the handshake: on the negotiated revision, and on
+        # the capabilities that the server declared.
         try:
             self._check_outgoing(method)
         except LocalProtocolError:
@@ -256,7 +260,8 @@ class ServedSession(ServerSession):
 
     def _send_change(self, topic: Topic) -> bool:
         method, uri = topic
-        # Without room, the listener keeps the topic and its own task waits: the other listeners must not be delayed.
+        # If there is no room, the listener keeps the topic, and its own task waits: other listeners must not be
+        # delayed.
         if not self._sink.has_room:
             return False
         # There is room, so this neither waits nor exceeds the bound of the sink.
@@ -282,11 +287,11 @@ class ServedSession(ServerSession):
         self.audience.end()
         if not self.has_listeners:
             return
-        # The wait is shielded, because the server is being cancelled; the deadline keeps a client that does not
-        # read from holding up the shutdown.
+        # The wait is shielded, because the server is being cancelled. The deadline keeps a client that does not read
+        # from holding up the shutdown.
         with trio.move_on_after(self.options.close_grace, shield=True):
-            # Waiting for the handlers is not enough: a handler that ends only passes its result to the link, which may
-            # be cancelled once this method returns.
+            # Waiting for the handlers is not enough: when a handler ends, it has only passed its result to the link,
+            # which may be cancelled once this method returns.
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
 
@@ -325,8 +330,8 @@ class SingleRequest:
         return self._served.make_context(incoming, self._sink, self, self.states.get(self._served.settings))
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        # The rules of HTTP have already checked the declaration in the request. server/discover is handled here, as
-        # every server has it and no middleware or handler is involved.
+        # The rules for HTTP have already checked the declaration in the request. server/discover is handled here,
+        # because every server has it, and it involves neither middleware nor a handler.
         context.client = self._client
         return self._served.identity.discover(self._client) if context.method == "server/discover" else None
 
@@ -348,7 +353,7 @@ class SingleRequest:
     @property
     def audience(self) -> Audience:
         """The client's listeners for changes."""
-        if self._audience is None:  # made on demand, as few requests listen and this is on the path of each
+        if self._audience is None:  # made on demand: few requests listen, and making it takes time
             self._audience = Audience(self._changes)
         return self._audience
 
@@ -386,6 +391,7 @@ class SingleRequest:
         """Respond to a ``subscriptions/listen`` request, and wait up to ``close_grace`` seconds for it to be sent."""
         self.audience.end()
         if self.has_listeners:
-            # As for a session, this runs while the server is being cancelled, and the client may not be reading.
+            # The wait is shielded and has a deadline, as for a session: the server is being cancelled, and the client
+            # may not be reading.
             with trio.move_on_after(self._served.options.close_grace, shield=True):
                 await self._sink.flush()

@@ -18,7 +18,7 @@ from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.features.tools import ToolDetails, ToolFeature
 
-if TYPE_CHECKING:  # loaded when a server first uses them
+if TYPE_CHECKING:  # each of these modules is loaded when a server first uses it
     from trio_mcp.server.features.completion import CompletionFeature
     from trio_mcp.server.features.custom import CustomFeature
     from trio_mcp.server.features.listening import ListeningFeature
@@ -51,14 +51,15 @@ class Server(BaseServer):
 
     def _make_features(self) -> Iterable[Feature]:
         self._tools = ToolFeature(self._core.settings)
-        # Most servers offer only tools, and loading the rest would take a tenth of the time that they need to start.
+        # Most servers offer only tools, and loading the other features would take a tenth of the time that such a
+        # server needs to start.
         add = self._core.dispatch.add
         self._resources = Deferred(self._make_resources, add, _RESOURCE_METHODS)
         self._prompts = Deferred(self._make_prompts, add, ("prompts/list", "prompts/get"))
         self._completion = Deferred(self._make_completion, add, ("completion/complete",))
         self._listening = Deferred(self._make_listening, add, ("subscriptions/listen",))
-        # User-defined methods come and go while the server runs, and mounting copies them, so the registry keeps the
-        # dispatch up to date.
+        # User-defined methods come and go while the server runs, and mounting copies them. So the registry itself keeps
+        # the dispatch up to date.
         self._custom = Deferred(self._make_custom, lambda custom: custom.registry.follow(self._core.dispatch))
         self._mounts = Deferred(self._make_mounts)
         if self._core.settings.extensions:
@@ -103,7 +104,8 @@ class Server(BaseServer):
         return () if resources is None else await resources.hidden(uris, context)
 
     async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
-        # One lookup is enough: handlers of mounted servers have been copied here, and find their own state in `states`.
+        # One look-up is enough: the handlers of mounted servers have been copied to this server, and find their own
+        # state in `states`.
         custom = self._custom.made
         own = None if custom is None else custom.notifications.get(notification.method)
         if own is not None:
@@ -116,7 +118,8 @@ class Server(BaseServer):
     def _input_schema(self, tool: str) -> dict[str, Any] | None:
         # The HTTP transport uses this schema to compare the Mcp-Param-* headers of a call with its body.
         found = self._tools.registry.get(tool)
-        # Whether a client may see a filtered tool is decided later, so the feature itself compares the headers.
+        # Whether a client may see a filtered tool is decided only later, so for such a tool the feature compares the
+        # headers itself.
         return None if found is None or found.filtered else found.definition.input_schema
 
     def _counts(self) -> dict[str, int]:
@@ -145,7 +148,7 @@ class Server(BaseServer):
 
         Write ``@server.tool`` or ``@server.tool(title=…)``, with the arguments of `add_tool`.
         """
-        refuse_unknown(Server.tool, details, ToolDetails)  # at once, and not only when the decorator is applied
+        refuse_unknown(Server.tool, details, ToolDetails)  # checked at once, and not only when the decorator is applied
         return _registering(function, self.add_tool, "tool", details)
 
     def add_tool(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
@@ -179,8 +182,8 @@ class Server(BaseServer):
     def notify_tools_changed(self) -> None:
         """Notify clients that the list of tools has changed. `add_tool` and `remove_tool` do this themselves.
 
-        This is for servers that build the list elsewhere, for example in a middleware. It returns at once, and can be
-        called from any thread. Several changes in a row may become one notification.
+        This method is for servers that build the list elsewhere, for example in a middleware. It returns at once, and
+        can be called from any thread. Several changes in a row may become one notification.
         """
         self._tools.notify_changed()
 
@@ -192,7 +195,7 @@ class Server(BaseServer):
         Write ``@server.resource("config://app")`` or ``@server.resource("files://{+path}")``, with the arguments of
         `add_resource`.
         """
-        if not isinstance(uri, str):  # @server.resource without parentheses passes the function here
+        if not isinstance(uri, str):  # without parentheses, @server.resource gets the function as `uri`
             raise TypeError('a resource needs a URI: write @server.resource("config://app")')
         _check_resource(Server.resource, details)
         return _decorator(lambda function: self.add_resource(uri, function, **details))
@@ -229,7 +232,8 @@ class Server(BaseServer):
             KeyError: If there is no resource or template with this URI.
         """
         self._resources.get().remove(uri)
-        # Otherwise a template that is added later under the same URI would inherit them. The same applies to prompts.
+        # A template that is added later under the same URI must not inherit the completions of this one. The same
+        # applies to prompts.
         self._completion.get().forget("ref/resource", uri)
 
     def notify_resources_changed(self) -> None:
@@ -239,7 +243,8 @@ class Server(BaseServer):
     def notify_resource_updated(self, uri: str) -> None:
         """Notify the clients subscribed to exactly this URI that the resource has changed.
 
-        This returns at once, and can be called from any thread. Several changes in a row may become one notification.
+        This method returns at once, and can be called from any thread. Several changes in a row may become one
+        notification.
         """
         self._resources.get().notify_updated(uri)
 
@@ -256,7 +261,7 @@ class Server(BaseServer):
 
         Write ``@server.prompt`` or ``@server.prompt(title=…)``, with the arguments of `add_prompt`.
         """
-        _check_prompt(Server.prompt, details)  # at once, and not only when the decorator is applied
+        _check_prompt(Server.prompt, details)  # checked at once, and not only when the decorator is applied
         return _registering(function, self.add_prompt, "prompt", details)
 
     def add_prompt(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
@@ -319,9 +324,9 @@ class Server(BaseServer):
         """Let a function suggest values for an argument of a prompt or of a resource template.
 
         The function gets the text typed so far and, if it has a second parameter, the arguments the user has already
-        filled in, a dict of strings (clients send it since 2025-06-18). It returns the suggestions, best first: a list
-        or tuple of strings, or a `types.Completion`. If there are more than 100, the client gets the first 100 and the
-        total. An async function runs in the event loop, any other in a thread, which counts against
+        filled in, a dict of strings (clients send them since 2025-06-18). It returns the suggestions, best first: a
+        list or tuple of strings, or a `types.Completion`. If there are more than 100, the client gets the first 100 and
+        the total. An async function runs in the event loop, any other in a thread, which counts against
         ``max_sync_threads``. When a request is cancelled, so is an async function; a thread runs to its end. An
         exception other than `McpError` is logged, and the client gets -32603.
 
@@ -451,7 +456,9 @@ class Server(BaseServer):
         self, enabled: bool, names: tuple[str, ...], tags: Iterable[str] | None, kind: EntryKind | None
     ) -> None:
         if bool(names) == (tags is not None) or not all(isinstance(name, str) for name in names):
-            raise TypeError('give names, or tags=…: server.disable("a", "b") or server.disable(tags={"beta"})')
+            raise TypeError(
+                'pass either names or tags=…, as in server.disable("a", "b") or server.disable(tags={"beta"})'
+            )
         if kind is not None:
             check_choice("kind", kind, get_args(EntryKind))
         wanted = checked_tags(tags, "tags")
@@ -505,11 +512,11 @@ class Server(BaseServer):
         if isinstance(other, Server):
             self._mounts.get().add(other._mounts.get(), prefix)
             return
-        # A proxy has no registries to copy from, only an upstream to ask.
+        # A proxy can't be mounted, because it has no registries to copy from, only an upstream to ask.
         if isinstance(other, BaseServer):
             raise TypeError(
-                f"{other.info.name!r} can't be mounted in {self.info.name!r}: "
-                "a proxy offers what its upstream does; serve it by itself"
+                f"{other.info.name!r} can't be mounted in {self.info.name!r}, "
+                "because it is a proxy: serve the proxy by itself"
             )
         raise TypeError(f"only a Server can be mounted, got {type(other).__name__}")
 
@@ -528,7 +535,7 @@ def _check_prompt(function: Callable[..., Any], details: Mapping[str, Any]) -> N
 
 def _registering(function: Any, add: Callable[..., None], name: str, details: Mapping[str, Any]) -> Any:
     """Register a function, or return a decorator: users may write the decorator with or without parentheses."""
-    if isinstance(function, str):  # @server.tool("name"), as in FastMCP
+    if isinstance(function, str):  # FastMCP allows @server.tool("name")
         raise TypeError(f"write @server.{name}(name={function!r})")
     register = _decorator(lambda given: add(given, **details))
     return register if function is None else register(function)

@@ -45,15 +45,15 @@ def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) ->
             nursery.start_soon(end_on_sigterm)
             await serve()
 
-    # Trio turns SIGINT into KeyboardInterrupt by itself, and that ends the server as any exception does.
+    # Trio itself turns SIGINT into KeyboardInterrupt, and this exception ends the server as any other does.
     try:
         trio.run(serve_until_sigterm if ends_on_sigterm else serve)
     except KeyboardInterrupt:
-        # The interpreter would print a traceback for an ordinary way to stop a server.
+        # Without this, the interpreter would print a traceback, although Ctrl-C is an ordinary way to stop a server.
         sys.exit(INTERRUPTED)
     except TransportError as exc:
-        sys.exit(f"the server can't continue: {exc}")  # a string: exit status 1, and the text goes to stderr
-    # SIGTERM was caught above, but to the parent process it should look as if the signal had ended this process.
+        sys.exit(f"the server can't continue: {exc}")  # Python prints a string to stderr, and exits with status 1
+    # SIGTERM has been caught, but to the parent process it must look as if the signal had ended this process.
     if terminated:
         sys.exit(128 + signal.SIGTERM)
 
@@ -68,7 +68,8 @@ def run_network(name: str, serve: Serve, arguments: dict[str, Any]) -> None:
         serve: A function like `Server.serve_http`.
         arguments: The keyword arguments for ``serve``.
     """
-    # SIGTERM is the ordinary way to stop a service: status 0, so that a supervisor sees no failure.
+    # After SIGTERM the status is 0, so that a supervisor sees no failure: SIGTERM is the ordinary way to stop a
+    # service.
     if trio.run(_serve_until_signalled, name, serve, arguments) == signal.SIGINT:
         sys.exit(INTERRUPTED)
 
@@ -82,7 +83,7 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
         arguments: The keyword arguments for ``serve``.
 
     Returns:
-        The number of the first signal.
+        The number of the first signal that arrived.
     """
     received: list[int] = []
     shutdown = trio.Event()
@@ -90,7 +91,8 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
         async with background_nursery() as nursery:
 
             async def await_signals() -> None:
-                # Only the first signal decides the exit status: a second one, of either kind, means impatience.
+                # Only the first signal decides the exit status. A second one, of either kind, just means that the user
+                # is impatient.
                 received.append(await anext(signals))
                 shutdown.set()
                 await anext(signals)
@@ -102,9 +104,9 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
 
             nursery.start_soon(await_signals)
             url = await start(nursery, serve_to_the_end)
-            with contextlib.suppress(OSError):  # standard error may be closed, or on a full disk
+            with contextlib.suppress(OSError):  # standard error may be closed, or a file on a full disk
                 print(f"{name} serves {url}", file=sys.stderr)
-            await trio.sleep_forever()  # cancelled by serve_to_the_end
-    # The list is not empty: without a signal, `shutdown` is not set and the server does not end by itself. If the
-    # server fails, its error leaves the block above.
+            await trio.sleep_forever()  # until the server ends or a second signal comes
+    # The list is not empty: without a signal, `shutdown` is not set, and the server does not end by itself. If the
+    # server fails instead, its exception passes through, and no number is returned.
     return received[0]

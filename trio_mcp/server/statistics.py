@@ -1,4 +1,4 @@
-"""The statistics of a server. This module is imported when a program first asks for them."""
+"""Defines the statistics of a server. This module is imported when a program first asks for such statistics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ServerStatistics"]
 class ServerStatistics:
     """Counts of the items that a server offers and of its current work.
 
-    They cover all runs of the server and of the servers that it is mounted in.
+    The counts cover all runs of the server and of the servers that it is mounted in.
 
     Attributes:
         tools: Tools offered. Like the counts of the other kinds, this includes mounted ones.
@@ -28,12 +28,12 @@ class ServerStatistics:
         sessions: Open sessions: one per link; over HTTP one per session, and one per request outside a session.
         incoming: Requests, running or queued, that have been neither responded to nor cancelled.
         running: Running handlers, other than those of ``subscriptions/listen``.
-        queued: Requests that wait because too many handlers of their session are running.
+        queued: Requests that are waiting because too many handlers of their session are running.
         outgoing: Requests that the server has sent to clients, and that are waiting for a response.
-        parked: Handlers with ``park_input`` that wait for input between two requests.
+        parked: Handlers with ``park_input`` that are waiting for input between two requests.
         listening: Open ``subscriptions/listen`` requests.
-        topics: Lists, and resources by URI, for which at least one client wants to know of changes.
-        watched_resources: How many of these topics are resources.
+        topics: Lists and resources that at least one client watches for changes.
+        watched_resources: How many of the watched topics are resources.
         changes_waiting: Changes pending for at least one client.
         messages_waiting: Messages waiting until a link can accept them.
         http: The statistics of each HTTP endpoint that the server is served on.

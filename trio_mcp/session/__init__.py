@@ -1,1 +1,1 @@
-"""Sessions: both directions of one link, with their tasks in a nursery."""
+"""Sessions, each of which handles both directions of one link, and runs its tasks in a nursery."""

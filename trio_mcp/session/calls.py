@@ -1,4 +1,4 @@
-"""Calls, the outgoing half of a session: our requests, from the call to its outcome, with time limits and progress."""
+"""Makes calls, the outgoing half of a session: sends requests, and returns outcomes, with time limits and progress."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 ProgressCallback = Callable[["ProgressNotificationParams"], Awaitable[object] | object]
 
 
-# The default is the member of an enum, because type checkers narrow `is` comparisons with it. None means "no limit", so
-# it can't be the default.
+# The default is the member of an enum, because type checkers narrow `is` comparisons with such a member. None can't be
+# the default, because it means "no limit".
 class _Default(enum.Enum):
     USE_SESSION = "the session's"
 
@@ -142,8 +142,9 @@ UNLIMITED = Limits(None, None, False, None)
 """The limits of a call that waits forever."""
 
 
-# Bounds for the progress of one call that a slow callback has not taken yet; a peer could fill the memory without them.
-# Chosen: no callback needs to see more. The oldest is dropped first, since each later report supersedes it.
+# Bounds for the progress of one call that a slow callback has not taken yet. Without them, a peer could fill the
+# memory. Chosen: no callback needs to see more. The oldest progress is dropped first, since each later report
+# supersedes it.
 MAX_PENDING_PROGRESS = 256
 MAX_PENDING_PROGRESS_BYTES = 1024 * 1024
 
@@ -152,12 +153,12 @@ TIMED_OUT = TimeoutError()
 
 
 class Call:
-    """A mailbox for one request, into which the reader puts progress and the outcome for the caller.
+    """A mailbox for one request: the session's reader puts the progress and the outcome into it, for the caller.
 
     Attributes:
         outcome: The result, the peer's error, or the exception to raise; None until the outcome is known.
-        behind: The place of the outcome in the queue of notices (notifications and faults); None if no notice was
-            waiting when the outcome arrived.
+        behind: The place of the outcome in the queue of notices (notifications and faults), all of which are handled
+            before the call returns; None if no notice was waiting when the outcome arrived.
     """
 
     __slots__ = ("_bytes", "_progress", "_task", "behind", "outcome")
@@ -165,7 +166,7 @@ class Call:
     def __init__(self) -> None:
         self.outcome: dict[str, Any] | ErrorData | Exception | None = None
         self.behind: Delivery | None = None
-        # The queue is created with the first progress: most calls have none.
+        # The queue is created when the first progress arrives, because most calls get none.
         self._progress: deque[tuple[dict[str, Any], int]] | None = None
         self._bytes = 0
         self._task: trio.lowlevel.Task | None = None
@@ -173,7 +174,7 @@ class Call:
     def settle(self, outcome: dict[str, Any] | ErrorData | Exception) -> None:
         """Store the outcome, and wake the caller."""
         self.outcome = outcome
-        # A task may be rescheduled only once until it waits again, so the first event clears `_task`.
+        # A task may be rescheduled only once before it waits again, so whatever wakes the task clears `_task`.
         task, self._task = self._task, None
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -185,7 +186,7 @@ class Call:
         waiting = self._progress
         waiting.append((params, size))
         self._bytes += size
-        # The newest is always kept, however large it is.
+        # The newest report is always kept, however large it is.
         while len(waiting) > 1 and (len(waiting) > MAX_PENDING_PROGRESS or self._bytes > MAX_PENDING_PROGRESS_BYTES):
             self.take_progress()
         task, self._task = self._task, None
@@ -205,23 +206,25 @@ class Call:
 
         Even if there is an outcome already, this is a checkpoint.
         """
-        # A peer in this process may respond before the call begins to wait. The call must still be a checkpoint; a
+        # A peer in this process may respond before the call begins to wait. The call must still be a checkpoint, but a
         # cancellation can no longer undo it (rule 11 of docs/design.md).
         if self.outcome is not None:
             await trio.lowlevel.cancel_shielded_checkpoint()
-        # This uses Trio's scheduler directly: a trio.Event for each request would cost more, and can't be set twice.
+        # The call uses Trio's scheduler directly: a trio.Event for each request would cost more, and can be set only
+        # once.
         elif not self._progress:
             self._task = trio.lowlevel.current_task()
 
             def abort(_: object) -> trio.lowlevel.Abort:
-                # Otherwise the reader would later wake the task, which may then be waiting for something else.
+                # If `_task` were kept, the reader would later wake the task, which may then be waiting for something
+                # else.
                 self._task = None
                 return trio.lowlevel.Abort.SUCCEEDED
 
             await trio.lowlevel.wait_task_rescheduled(abort)
 
 
-# Chosen: with fewer entries than this, sweeping the heap of deadlines is not worth it.
+# Chosen: sweeping a heap of deadlines with fewer entries than this is not worth it.
 MIN_CAPACITY = 64
 
 
@@ -230,18 +233,18 @@ class Deadlines:
 
     Args:
         peer: The requests in flight.
-        spawn: Starts the task that watches the deadlines, which runs only while there are any.
+        spawn: Starts the task that watches the deadlines; the task runs only while there are deadlines.
         stopwatch: The clock that the deadlines refer to.
     """
 
-    # A cancel scope for each call instead would cost as much as the rest of the call.
+    # One task watches all deadlines, because a cancel scope for each call would cost as much as the rest of the call.
 
     def __init__(self, peer: Peer, spawn: Spawn, stopwatch: Stopwatch) -> None:
         self._peer = peer
         self._spawn = spawn
         self._stopwatch = stopwatch
         self._watched = False
-        # The heap contains ids: requests would keep the arguments and results of calls that returned long ago.
+        # The heap contains ids, because requests would keep the arguments and results of calls that returned long ago.
         self._heap: list[tuple[float, RequestId]] = []
         self._capacity = MIN_CAPACITY
         self._alarm: TimeLimit | None = None
@@ -251,20 +254,20 @@ class Deadlines:
         """Watch a request. There is no need to remove it: a settled request is skipped when its deadline comes."""
         heapq.heappush(self._heap, (deadline, request_id))
         if len(self._heap) > self._capacity:
-            # Drop settled requests, or a session with many short calls and a long timeout would keep them all. As the
-            # capacity doubles, the sweeps cost a constant amount for each call on average.
+            # Entries of settled requests are dropped: without that, a session with many short calls and a long timeout
+            # would keep them all. As the capacity doubles, the sweeps cost a constant amount for each call on average.
             self._heap = [entry for entry in self._heap if self._peer.pending(entry[1]) is not None]
             heapq.heapify(self._heap)
             self._capacity = max(MIN_CAPACITY, 2 * len(self._heap))
         if not self._watched:
             self._watched = True
             self._spawn(self._watch)
-        # Without an alarm, the watching task has yet to look at the heap, and will find this deadline there.
+        # Without an alarm, the watching task has not looked at the heap yet, and will find this deadline in it.
         elif self._alarm is not None and deadline < self._alarm_at:
             self._alarm.deadline = self._alarm_at = deadline
 
     async def _watch(self) -> None:
-        # The alarm is a sleep in a time limit, so that `add` can move it forward by changing the deadline.
+        # The alarm is a sleep inside a time limit, so that `add` can bring it forward by changing the deadline.
         while True:
             while self._heap and self._peer.pending(self._heap[0][1]) is None:
                 heapq.heappop(self._heap)
@@ -294,7 +297,6 @@ class Calls:
 
     Attributes:
         lost: The reason why calls can't be made any more; None while they can.
-        ended: Set when calls can't be made any more, and each pending one has been settled.
         usual: The limits of calls that set none themselves.
     """
 
@@ -313,17 +315,18 @@ class Calls:
         self._stopwatch = current_stopwatch()
         self._deadlines = Deadlines(peer, spawn, self._stopwatch)
         self._spawn = spawn
-        # The requests of calls that wait for room, in order. One task sends them: a call that waited for room itself
-        # would need a cancel scope for its timeout, and two more turns of the event loop.
+        # The requests of calls that wait for room, in order. One task sends them all: a call that itself waited for
+        # room would need a cancel scope for its timeout, and two more steps of the event loop.
         self._unsent: dict[RequestId, tuple[SessionMessage, OutgoingRequest]] = {}
         self._sending = False
         self.lost: Exception | None = None
-        self._ended: trio.Event | None = None  # made for those who wait, as few sessions have any
-        self.usual = Limits.of(options.calls, {})  # made once, as most calls have these
+        self._ended: trio.Event | None = None  # made when a task first waits for it, as happens in few sessions
+        self.usual = Limits.of(options.calls, {})  # made once, because most calls use these limits
 
     def check_open(self) -> None:
         """Raise the reason why calls can't be made any more, if there is one."""
-        # Each caller gets a copy: one exception object raised in several tasks would collect all their tracebacks.
+        # Each caller gets a copy of the exception: the same object, raised in several tasks, would collect all their
+        # tracebacks.
         if self.lost is not None:
             raise another(self.lost)
 
@@ -358,7 +361,7 @@ class Calls:
             method: The method's name.
             params: The parameters as they are sent.
             limits: The limits and the progress callback.
-            opened: Called with the request when it has its id, before it is sent.
+            opened: Called with the request once its id is known, before it is sent.
             related: The id of the peer's request during which this one is sent.
         """
         # A call that is cancelled from the start must not send anything (rule 11 of docs/design.md).
@@ -367,8 +370,8 @@ class Calls:
             raise another(self.lost)
         started, stopwatch = trio.current_time(), self._stopwatch
         counted = started - stopwatch.lost
-        # There must be no await from here to the `try`, or a cancellation in between would leave the request open
-        # forever.
+        # Nothing may be awaited between opening the request and the `try`: a cancellation in between would leave the
+        # request open forever.
         outgoing = self._peer.open_request(method, params, wants_progress=limits.wants_progress)
         waiting = outgoing.waiter = Call()
         if opened is not None:
@@ -376,8 +379,8 @@ class Calls:
         reason: str | None = None
         try:
             if not limits.wants_scope and not stopwatch.stopped:
-                # This is the common case. Time can run out only in `wait`, so `Deadlines` can end the call with an
-                # outcome.
+                # Most calls take this branch. Such a call spends time only in `wait`, so `Deadlines` can end it by
+                # storing an outcome.
                 if limits.patience != inf:
                     self._deadlines.add(counted + limits.patience, outgoing.request.id)
                 message = SessionMessage(outgoing.request, related, retry=limits.retry)
@@ -400,13 +403,15 @@ class Calls:
             reason = exc.reason or ("the caller's deadline expired" if exc.source == "deadline" else None)
             raise
         finally:
-            # The call was cancelled, timed out, or failed in a progress callback: the peer need not go on.
+            # If the request is still open, the call was cancelled, timed out, or failed in a progress callback, and the
+            # peer need not continue.
             if not outgoing.settled:
                 self._abandon(outgoing, reason, related)
             if self._options.watched:
                 self._options.record(method, "out", trio.current_time() - started, _outcome(waiting))
         outcome = waiting.outcome
-        # `type() is`: the parser makes plain dicts, and this is quicker than isinstance on the path of every call.
+        # `type() is` suffices, because the parser makes plain dicts. It is quicker than isinstance, and every call
+        # comes through here.
         if type(outcome) is dict:
             return outcome
         raise await _failure(outcome)
@@ -421,7 +426,8 @@ class Calls:
     async def _send_unsent(self) -> None:
         while self._unsent:
             await self._sink.room()
-            # There is room for at least one message. Calls may have ended meanwhile, or the session been closed.
+            # There is now room for at least one message. But calls may have ended, or the session may have been closed,
+            # during the wait.
             more = True
             while self._unsent and more:
                 message, outgoing = self._unsent.pop(next(iter(self._unsent)))
@@ -434,10 +440,11 @@ class Calls:
         self, outgoing: OutgoingRequest, waiting: Call, started: float, limits: Limits, related: RequestId | None
     ) -> None:
         """Send a request and wait for the outcome; the time limit includes progress callbacks and the wait for room."""
-        # Such a callback or wait does not use the mailbox, so only a cancel scope can end it.
+        # While a progress callback runs or the call waits for room, storing an outcome does not wake the caller, so
+        # only a cancel scope can end the call.
         with TimeLimit(self._stopwatch, limits.deadline(started, started)) as scope:
             await self._sink.room(urgent=limits.urgent)
-            # The session may have been closed, or the link lost, meanwhile.
+            # During the wait, the session may have been closed, or the link lost.
             if not outgoing.settled:
                 message = SessionMessage(outgoing.request, related, retry=limits.retry, urgent=limits.urgent)
                 self._sink.put(message, outgoing)
@@ -449,12 +456,12 @@ class Calls:
         while True:
             await waiting.wait()
             while (params := waiting.take_progress()) is not None:
-                # The time counts from when the caller takes the progress, not from its arrival.
+                # The time limit restarts when the caller takes the progress, not when the progress arrives.
                 if limits.reset_on_progress:
                     scope.deadline = limits.deadline(started, self._stopwatch.time())
                 if limits.on_progress is None:
                     continue
-                from trio_mcp.types.notices import ProgressNotificationParams  # imported late: a server needs none
+                from trio_mcp.types.notices import ProgressNotificationParams  # late: few servers need this
 
                 try:
                     progress = ProgressNotificationParams.from_wire(params)
@@ -468,7 +475,7 @@ class Calls:
     def _abandon(self, outgoing: OutgoingRequest, reason: str | None, related: RequestId | None) -> None:
         """Tell the peer that a request is cancelled, without waiting."""
         # A call that is ending must not depend on a peer that may not be reading (rule 2 of docs/design.md). Nothing is
-        # sent for a request that has not been sent yet, or that must not be cancelled (initialize).
+        # sent for a request that has not been sent yet, or that must not be cancelled, such as initialize.
         self._unsent.pop(outgoing.request.id, None)
         notice = self._peer.cancel(outgoing, reason)
         if notice is not None:
@@ -476,7 +483,7 @@ class Calls:
 
 
 def _timeout(method: str, limits: Limits, in_all: bool) -> RequestTimeout:
-    # If both limits have been reached, the error names the total: increasing the other limit would not help.
+    # If both limits have been reached, the error names the total one, because increasing the other would not help.
     if limits.timeout is None or in_all:
         assert limits.total_timeout is not None
         return RequestTimeout(method, limits.total_timeout, "total_timeout")
@@ -487,7 +494,7 @@ async def _failure(outcome: object) -> Exception:
     if isinstance(outcome, ErrorData):
         return McpError(outcome.code, outcome.message, outcome.data)
     assert isinstance(outcome, Exception)
-    # The scope that closed the session may also have cancelled this task; then the cancellation takes precedence.
+    # If the scope that closed the session has also cancelled this task, the cancellation takes precedence.
     await trio.lowlevel.checkpoint_if_cancelled()
     return outcome
 

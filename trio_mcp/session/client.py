@@ -1,4 +1,4 @@
-"""The client's side of a session: opening it in either era, and checking what may be sent to the server."""
+"""The client's side of a session: opens the session in either era, and checks what may be sent to the server."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class ClientSession(BaseSession):
     Attributes:
         on_notification: Called with each notification, unless `received_notification` is overridden; None to call
             nothing.
-        on_notice: Called with each notification before the next message is read, so before the result of a request that
-            arrived after it. It must not wait. A RemoteProtocolError that it raises is reported like any other fault of
-            the server.
+        on_notice: Called with each notification before the next message is read, and so before any result that arrived
+            after the notification. The function must not wait. A RemoteProtocolError that it raises is reported like
+            any other fault of the server.
         while_probing: Returns a context manager that surrounds each ``server/discover`` sent to find out the era.
         last_fault: The last fault of the server that belongs to no request.
     """
@@ -86,7 +86,7 @@ class ClientSession(BaseSession):
         self._capabilities_in = capabilities if callable(capabilities) else lambda revision: fixed
         self._log_level = log_level
         self._server: ServerDeclaration | None = None
-        # A method that was allowed once always is: the server's revision and capabilities don't change.
+        # A method that was allowed once is always allowed, because the server's revision and capabilities don't change.
         self._allowed: set[str] = set()
 
     @property
@@ -124,12 +124,14 @@ class ClientSession(BaseSession):
             "clientInfo": self._client_info,
         }
         server = read_initialize_result(await self.send_request("initialize", params, timeout=timeout))
-        # The session is opened before the notification is sent: the server's first request may follow at once.
+        # The session is opened before the notification is sent, because the server's first request may follow the
+        # notification at once.
         self._open(None, server)
         try:
             await self.send_notification("notifications/initialized")
         except BaseException:
-            # The server waits for the notification, so the session is not open, and may be opened again.
+            # The notification was not sent, so the server is still waiting for it: the session is not open, and opening
+            # it may be retried.
             self._server = None
             raise
         return server
@@ -147,7 +149,8 @@ class ClientSession(BaseSession):
         """
         check_choice("revision", revision, MODERN_REVISIONS)
         self._not_open()
-        # The revision applies from here on: a client of the modern era responds to no requests.
+        # The revision applies even before the response, because a client of the modern era must not respond to any
+        # requests.
         self._peer.revision = revision
         try:
             supported, server = await self._probe(revision, timeout)
@@ -162,8 +165,8 @@ class ClientSession(BaseSession):
     async def negotiate(self, *, handshake_first: bool = False, timeout: Limit = USE_SESSION) -> ServerDeclaration:
         """Open the session in the modern era if the server supports it, otherwise in the legacy era.
 
-        This sends ``server/discover`` first (`basic/transports/stdio`, Backward Compatibility). If there is no modern
-        response within the options' ``probe_timeout``, the server is assumed to be a legacy one, and gets the
+        This method sends ``server/discover`` first (`basic/transports/stdio`, Backward Compatibility). If there is no
+        modern response within the options' ``probe_timeout``, the server is assumed to be a legacy one, and gets the
         handshake. Over HTTP, a status that proves neither era (401, 429, 500) is an error.
 
         Args:
@@ -178,14 +181,15 @@ class ClientSession(BaseSession):
         self._not_open()
         revision = LATEST_MODERN
         supported = list(LEGACY_REVISIONS)
-        # There are two probes at most: a server that refuses our revision names its own, and the second probe uses one
-        # of those.
+        # There are at most two probes: a server that refuses the first one's revision names those that it supports, and
+        # the second probe uses one of these.
         for _ in range(0 if handshake_first else 2):
             try:
                 supported, server = await self._probe(revision, self.options.calls.probe_timeout)
             except (RequestTimeout, HttpError) as exc:
-                # Some legacy servers never respond to a request with an unknown method. Any other trouble with HTTP
-                # says nothing about the server's era, so the handshake would only hide it.
+                # A timeout counts as a sign of the legacy era, because some legacy servers never respond to a request
+                # with an unknown method. Any other trouble with HTTP says nothing about the era, and the handshake
+                # would only hide it.
                 if isinstance(exc, HttpError) and exc.trouble != "not_modern":
                     raise
                 supported, server = list(LEGACY_REVISIONS), None
@@ -197,9 +201,11 @@ class ClientSession(BaseSession):
                 return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
             if chosen is None:
                 break
-            # The server may just have refused this very revision; but it lists it as supported, so it is tried again.
+            # The server may just have refused this very revision. But it lists the revision as supported, so the
+            # revision is tried again.
             revision = chosen
-        # A modern response may have listed the server's revisions; the handshake needs a legacy one among them.
+        # A modern response may have listed the server's revisions. The handshake is possible only if there is a legacy
+        # one among them.
         if not any(candidate in LEGACY_REVISIONS for candidate in supported):
             served = ", ".join(each[:100] for each in supported[:20]) or "no revision that it names"
             text = ", but refuses it" if modern_choice(supported) else "; this client speaks none of these"
@@ -207,7 +213,8 @@ class ClientSession(BaseSession):
         try:
             return await self.initialize(timeout=timeout)
         except McpError as exc:
-            # The probe may have timed out although the server is modern. Then this error says so, and we ask again.
+            # The probe may have timed out although the server is modern. In that case the error lists a modern
+            # revision, and the client sends `server/discover` again.
             if (named := supported_by(exc)) is None or modern_choice(named) is None:
                 raise
         return await self.discover(timeout=timeout)
@@ -216,7 +223,8 @@ class ClientSession(BaseSession):
         params = self._modern_era(revision).request_params(None)
         with self.while_probing():
             answer = read_discover_result(await self.send_request("server/discover", params, timeout=timeout))
-        # A legacy server may give any response to an unknown method: only a valid result proves that it is modern.
+        # A legacy server may give any response to an unknown method, so only a valid result proves that the server is
+        # modern.
         return (list(LEGACY_REVISIONS), None) if answer is None else answer
 
     def _modern_era(self, revision: str) -> ModernClientEra:
@@ -233,7 +241,8 @@ class ClientSession(BaseSession):
             raise LocalProtocolError(f"the session is already open, with revision {self._server.revision}")
 
     def _open(self, era: ModernClientEra | None, server: ServerDeclaration) -> ServerDeclaration:
-        # The peer needs the revision: batches and requests from the server exist in some revisions only.
+        # The peer needs to know the revision, because batches and requests from the server exist in some revisions
+        # only.
         self._era, self._server = era, server
         self._peer.revision = server.revision
         return server
@@ -260,8 +269,8 @@ class ClientSession(BaseSession):
         Args:
             method: The method.
             params: Its parameters.
-            opened: Called with the request once it has its id, before it is sent.
-            limits: By default none: the request may stay open without limit.
+            opened: Called with the request once its id is known, before it is sent.
+            limits: The limits of the call; by default none, so the request may stay open forever.
 
         Errors and cancellation are those of `BaseSession.send_request`.
         """
@@ -272,15 +281,15 @@ class ClientSession(BaseSession):
         """Make every later request ask for log messages at a level; None asks for none (modern era only)."""
         self._log_level = level
         if self._era is not None:
-            self._era = attrs.evolve(self._era, log_level=level)  # the era stamps each request with the level
+            self._era = attrs.evolve(self._era, log_level=level)  # the era adds the level to each request
 
     # --- the life of the session ----------------------------------------------------------------------------------
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
         """Run a function in a task that ends with the session; return False if the session has ended.
 
-        This is for work that outlives the block it comes from, such as telling the server that a subscription has
-        ended.
+        This method is for work that outlives the block that starts it, such as telling the server that a subscription
+        has ended.
         """
         if self.closed or self._nursery is None:
             return False
@@ -290,7 +299,7 @@ class ClientSession(BaseSession):
     async def raise_loss(self) -> NoReturn:
         """Wait until the session can make no more calls, then raise the exception that every call would raise.
 
-        This is for a task that depends on the session while no call is under way, such as one that waits for
+        This method is for a task that depends on the session while no call is under way, such as one that waits for
         notifications: `wait_closed` returns only later, and without the reason.
         """
         await self._calls.wait_lost()
@@ -312,7 +321,7 @@ class ClientSession(BaseSession):
             try:
                 self.on_notice(notification)
             except RemoteProtocolError as exc:
-                # A notification out of order is reported, and has no other effect.
+                # A notification that comes out of order is reported as a fault, and has no other effect.
                 self._notices.put(exc)
 
     def _check_outgoing(self, method: str) -> None:

@@ -1,4 +1,4 @@
-"""Handlers, the incoming half of a session: the peer's requests, from their arrival to the response."""
+"""Runs handlers, the incoming half of a session: serves the peer's requests, from their arrival to the response."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class RequestContext:
         client: What the client has declared; None if this side is the client.
     """
 
-    # There is one for each request, so it is kept small and quick to make.
+    # There is one context for each request, so contexts are kept small and quick to make.
     __slots__ = ("_incoming", "_reported", "_sink", "client", "method", "params")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink) -> None:
         request = incoming.request
         self._incoming: IncomingRequest = incoming
         self._sink = sink
-        # This is less than every number, so that the first report is sent whatever its value.
+        # The initial value is less than every number, so that the first report is sent whatever its progress is.
         self._reported = -math.inf
         self.client: ClientDeclaration | None = None
         self.method: str = request.method
@@ -65,7 +65,7 @@ class RequestContext:
     @property
     def meta(self) -> dict[str, Any]:
         """The ``_meta`` of the request as it arrived; empty if it has none."""
-        # Middleware may have replaced `self.params`, so they are not read.
+        # Middleware may have replaced `self.params`, so the parameters of the request itself are read.
         params = self._incoming.request.params
         given = params.get("_meta") if params else None
         return given if type(given) is dict else {}
@@ -83,13 +83,14 @@ class RequestContext:
         Args:
             method: The method's name.
             params: The parameters.
-            urgent: Whether it overtakes other requests and notifications that wait to be sent.
+            urgent: Whether this notification overtakes other requests and notifications that wait to be sent.
 
-        Waits while too many messages are queued for the link. If cancelled while waiting, it has sent nothing.
+        Waits while too many messages are queued for the link. If the call is cancelled during that wait, nothing is
+        sent.
         """
         await trio.lowlevel.checkpoint()
         await self._sink.room(self.request_id, urgent)
-        # This is tested after the wait, during which the request may have been cancelled.
+        # The request is checked after the wait, because it may have been cancelled during the wait.
         if self._incoming.open:
             self._put(Notification(method, params), urgent)
 
@@ -97,8 +98,8 @@ class RequestContext:
         """Send a notification as `send_notification` does, but without waiting.
 
         Returns:
-            Whether it was accepted. False if too many messages are queued for the link, or the request has a response
-            or is cancelled.
+            Whether the notification was accepted. False if too many messages are queued for the link, or the request
+            has a response or is cancelled.
         """
         if not self._incoming.open or not self._sink.has_room:
             return False
@@ -122,14 +123,14 @@ class RequestContext:
             TypeError: If ``progress`` or ``total`` is not a number.
             ValueError: If ``progress`` or ``total`` is not finite.
 
-        Waits while the peer is slow to read. If cancelled while waiting, it has sent nothing.
+        Waits while the peer is slow to read. If the call is cancelled during that wait, nothing is sent.
         """
         for name, value in (("progress", progress), ("total", 0 if total is None else total)):
             check_number(name, value)
-            if not math.isfinite(value):  # JSON has no such number
+            if not math.isfinite(value):  # JSON has neither infinity nor NaN
                 raise ValueError(f"{name} must be finite, got {value!r}")
-        # The token is looked up afterwards: a report that the peer did not ask for must be a checkpoint as well
-        # (docs/design.md, rule 11).
+        # The token is looked up only after the checkpoint, because a report that the peer did not ask for must be a
+        # checkpoint as well (docs/design.md, rule 11).
         await trio.lowlevel.checkpoint()
         token = self.meta.get("progressToken")
         if token is None:
@@ -140,14 +141,15 @@ class RequestContext:
         if message is not None and (self.client is None or self.client.rules.progress_messages):
             params["message"] = message
         await self._sink.room(self.request_id)
-        # The comparison follows the wait, or two tasks of one handler could send their reports in the wrong order.
+        # The values are compared after the wait, because otherwise two tasks of one handler could send their reports in
+        # the wrong order.
         if self._incoming.open and progress > self._reported:
             self._reported = progress
             self._put(Notification("notifications/progress", params))
 
 
 incoming_of: Callable[[RequestContext], IncomingRequest] = attrgetter("_incoming")
-"""Return the request in flight that a context belongs to; a function, not a method, as handlers must not use it."""
+"""Return the request that a context belongs to: a function, not a method, because handlers must not use it."""
 
 
 class RequestHooks(Protocol):
@@ -157,10 +159,10 @@ class RequestHooks(Protocol):
         """Return the context for the handler of a request."""
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        """Look at a request before its handler is started, in the order of arrival.
+        """Look at a request before its handler is started. Requests come in the order of arrival.
 
         Returns:
-            The result, to send it at once; None to let the handler run.
+            The result, if it is to be sent at once; None to let the handler run.
 
         Raises:
             McpError: To refuse the request.
@@ -175,7 +177,7 @@ class RequestHooks(Protocol):
 
 def begin(incoming: IncomingRequest, hooks: RequestHooks) -> tuple[RequestContext, dict[str, Any] | ErrorData | None]:
     """Return the context of a request, and its outcome if no handler is needed."""
-    # The scope is made before the task that enters it, so that a cancellation which arrives in between is not lost.
+    # The scope is made before the task that enters it, so that a cancellation that arrives in between is not lost.
     incoming.scope = trio.CancelScope()
     context = hooks.make_context(incoming)
     try:
@@ -199,15 +201,17 @@ async def run_handler(
         answer: Sends the response with a result or an error, unless the request was cancelled.
     """
     incoming = incoming_of(context)
-    # The clock is read only if a hook wants the duration: this runs for every request.
+    # The clock is read only if a hook wants the duration, because this code runs for every request.
     watched = options.watched
     started = trio.current_time() if watched else 0.0
     failure: Exception | None = None
     try:
         try:
-            # The response is sent inside the scope, too: once the peer has cancelled, it need not wait for room.
+            # The response is sent inside the scope, too: if the peer cancels the request then, the response need not
+            # wait for room any more.
             with incoming.scope:
-                # A handler that never waits would not notice that its request was cancelled before it began.
+                # A request may be cancelled before its handler begins; a handler that never waits would not notice the
+                # cancellation.
                 if incoming.cancelled:
                     return
                 result = await hooks.received_request(context)
@@ -219,8 +223,9 @@ async def run_handler(
         except Exception as exc:
             failure = exc
         except BaseExceptionGroup as group:
-            # A nursery in the handler was cancelled together with the session, and one of its tasks failed while it
-            # was ending. The group as a whole would make the session's nursery fail, so only Cancelled is raised.
+            # The group can't be raised as it is: a nursery in the handler was cancelled together with the session, and
+            # one of its tasks failed while it was ending. The whole group would make the session's nursery fail, so
+            # only the Cancelled is raised.
             cancelled, failures = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(failures, ExceptionGroup):
                 raise
@@ -230,7 +235,7 @@ async def run_handler(
             return
         if not incoming.cancelled:
             await answer(incoming, hooks.error_for(failure, context))
-        elif not isinstance(failure, McpError):  # an McpError is a response, which the peer no longer wants
+        elif not isinstance(failure, McpError):  # an McpError stands for a response, which the peer no longer wants
             logger.error("the handler of %r failed after it was cancelled", context.method, exc_info=failure)
     finally:
         if watched:
@@ -270,8 +275,9 @@ class Handlers:
         self._idle = trio.lowlevel.ParkingLot()
 
     def start(self, incoming: IncomingRequest) -> None:
-        """Start the handler of a request. If it needs none, go on with the next request in the queue."""
-        # This is a loop, not recursion: the queue may contain a thousand requests that are all refused at once.
+        """Start the handler of a request. If the request needs none, go on with the next request in the queue."""
+        # A loop is used instead of recursion, because the queue may contain a thousand requests that are all refused at
+        # once.
         successor: IncomingRequest | None = incoming
         while successor is not None:
             context = self.begin(successor)
@@ -287,7 +293,7 @@ class Handlers:
 
         Args:
             incoming: The request.
-            reply: Called with the response to a request that needs no handler, in place of the sink.
+            reply: Called with the response to a request that needs no handler; by default, the response is sent.
 
         Returns:
             The context; None if the request needs no handler.
@@ -295,12 +301,13 @@ class Handlers:
         context, answer = begin(incoming, self._hooks)
         if answer is None:
             return context
-        # The message is None if the peer has cancelled the request in the meantime; then nothing may be sent for it.
+        # The message is None if the peer has cancelled the request in the meantime; then nothing may be sent for the
+        # request.
         message = self._peer.answer(incoming, answer)
         if message is not None:
             (reply or self._reply)(SessionMessage(message, incoming.request.id))
-        # The cancellation came before the request. No handler will run, so the sink is told here that there will be no
-        # response.
+        # The peer cancelled the request before its handler began, so no handler will run. The sink must be told that
+        # there will be no response.
         else:
             self._sink.release(incoming.request.id)
         return None
@@ -310,12 +317,12 @@ class Handlers:
         try:
             await run_handler(context, self._hooks, self._options, self._answer)
         finally:
-            # A request that is never reported finished would keep its place for as long as the session lasts.
+            # If a request were not reported as finished, it would count as running for as long as the session lasts.
             self._free(incoming_of(context))
 
     async def _answer(self, incoming: IncomingRequest, answer: dict[str, Any] | ErrorData) -> None:
         sink = self._sink
-        # `has_room` is tested first, since `room` is a coroutine, and there nearly always is room.
+        # `has_room` is tested first, because `room` is a coroutine, and there nearly always is room.
         if not sink.has_room:
             await sink.room()
         message = self._peer.answer(incoming, answer)
@@ -324,13 +331,14 @@ class Handlers:
 
     def _free(self, incoming: IncomingRequest) -> None:
         successor = self._peer.finished(incoming)
-        # Over HTTP a stream ends when no response is due on it any more, so the sink must be told.
+        # Over HTTP, a stream ends when no response is due on it any more. So the sink must be told if a request gets no
+        # response.
         if not incoming.answered:
             self._sink.release(incoming.request.id)
         if successor is not None:
             self.start(successor)
-        # Requests in a lane don't count as running, but `wait_for` may wait for them, too.
-        # `unpark_all` costs as much when no task waits.
+        # Requests in a lane of their own don't count as running, but `wait_for` may wait for them, too. `_idle` is
+        # tested first, because `unpark_all` takes time even when no task is waiting.
         if self._idle and (not self._peer.running_count or incoming.lane is not None):
             self._idle.unpark_all()
 

@@ -1,4 +1,4 @@
-"""The options of a session: limits, timeouts, and the hooks that watch its requests."""
+"""Defines the options of a session: limits, timeouts, and the hooks that watch its requests."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.jsonrpc.peer import DEFAULT_MAX_INCOMING_BYTES
 from trio_mcp.types.methods import facts_of
 
-if TYPE_CHECKING:  # few programs watch requests
+if TYPE_CHECKING:  # few programs watch requests, so the module is loaded late
     from trio_mcp.session.statistics import RequestRecord
 
 __all__ = ["CallOptions", "HandlerOptions", "SessionOptions"]
 
-# A timeout must be positive; a grace may be 0, for none at all.
+# A timeout must be positive. A grace period may be 0, for no time at all.
 _SECONDS = validator(check_seconds, optional=True)
 _WAIT = validator(check_seconds)
 _GRACE = validator(check_seconds, zero=True)
@@ -27,7 +27,7 @@ _SYNC_HOOK = validator(check_hook, sync=True)
 
 
 def _result_types(given: Collection[str]) -> frozenset[str]:
-    # A string is a collection of strings, too, but passing one is always a mistake.
+    # A string is a collection of strings, too, but a caller who passes one has made a mistake.
     if isinstance(given, str) or not all(isinstance(each, str) for each in given):
         raise TypeError(f"result_types must be a list of strings, got {given!r}")
     return frozenset(given)
@@ -46,7 +46,7 @@ def _urgent(given: Any) -> Any:
 class CallOptions:
     """Options for outgoing requests: how long a call waits (`basic/patterns/cancellation`, section Timeouts).
 
-    The last three matter only to a client.
+    The last three attributes matter only to a client.
 
     Attributes:
         timeout: How many seconds to wait for the response; with ``reset_on_progress`` each progress notification
@@ -62,12 +62,12 @@ class CallOptions:
             error.
     """
 
-    # Chosen: long enough for most tools, and short enough that a call to a hung server ends.
+    # Chosen: long enough for most tools, but short enough for a call to a server that hangs to end.
     timeout: float | None = attrs.field(default=300.0, validator=_SECONDS)
     total_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
     reset_on_progress: bool = False
     connect_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
-    # Chosen: a server that responds at all takes far less time.
+    # Chosen: a server that responds to the probe at all takes far less time.
     probe_timeout: float = attrs.field(default=5.0, validator=_WAIT)
     result_types: frozenset[str] = attrs.field(default=(), converter=_result_types)
 
@@ -85,23 +85,24 @@ def log_slow_request(record: RequestRecord) -> None:
 
 @attrs.frozen(kw_only=True)
 class HandlerOptions:
-    """Options for incoming requests and notifications: how many of them may be under way at once.
+    """Options for incoming requests and notifications: how many of them may be running or waiting at once.
 
     Attributes:
         max_running_requests: How many of the peer's requests run at once.
-        max_queued_requests: How many more of them wait; beyond that, requests are refused with an error.
-        max_pending_notifications: How many of the peer's notifications wait for their handler; beyond that,
-            notifications are dropped, with a warning in the log.
+        max_queued_requests: How many more of these requests may wait; any further ones are refused with an error.
+        max_pending_notifications: How many of the peer's notifications may wait for their handler; any further ones are
+            dropped, with a warning in the log.
         max_incoming_bytes: How many bytes, as they arrived, the peer's running and waiting requests may have together;
-            its waiting notifications may have as many again. Beyond that, messages are refused or dropped as above. A
-            single message may be larger.
+            its waiting notifications may have as many again. Any further messages are refused or dropped in the same
+            way. A single message may be larger.
         drain_grace: How many seconds handlers may take to finish after the peer has closed its sending side.
-        urgent: Which of the peer's requests and notifications overtake others that wait here: the names of methods, or
-            a sync function that takes the `Request` or `Notification` and returns whether it is urgent. An exception
-            that it raises is logged, and the message is not urgent.
+        urgent: Which of the peer's requests and notifications overtake others that wait: the names of methods, or a
+            sync function that takes the `Request` or `Notification` and returns whether it is urgent. An exception that
+            it raises is logged, and the message is not urgent.
     """
 
-    # All chosen: more than a well-behaved peer has in flight, but not enough for a hostile one to exhaust the memory.
+    # All of these limits are chosen: a well-behaved peer has fewer requests and notifications in flight, and within
+    # them a hostile peer can't exhaust the memory.
     max_running_requests: int = attrs.field(default=128, validator=_COUNT)
     max_queued_requests: int = attrs.field(default=1024, validator=_COUNT)
     max_pending_notifications: int = attrs.field(default=1024, validator=_COUNT)
@@ -113,11 +114,11 @@ class HandlerOptions:
         """Return whether a message from the peer is urgent."""
         if not callable(self.urgent):
             return message.method in self.urgent
-        # The session's reader calls the function: a faulty one must not end the session.
+        # The session's reader calls the function, so an exception in it must not end the session.
         try:
             return bool(self.urgent(message))
         except Exception:
-            logger.exception("urgent failed")
+            logger.exception("the urgent function failed")
             return False
 
 
@@ -130,7 +131,8 @@ class SessionOptions:
         handlers: Options for incoming requests.
         max_outgoing_messages: How many messages wait for the link before their senders have to wait.
         close_grace: How many seconds closing waits for earlier messages to be sent.
-        on_request: Called with the record of each completed request. It must be a sync function, and must not block.
+        on_request: Called with the record of each completed request. The hook must be a sync function, and must not
+            block.
         alert_threshold: Requests that took at least this many seconds also go to ``on_alert``, except
             ``subscriptions/listen``, which is meant to last. None disables alerts.
         on_alert: Called like ``on_request``; by default logs a warning.
@@ -172,8 +174,8 @@ class SessionOptions:
         from trio_mcp.session.statistics import RequestRecord
 
         record = RequestRecord(method, direction, duration, outcome)
-        # The hooks run as a request ends, in its caller's or its handler's task: a faulty one must not change the
-        # outcome.
+        # The hooks run in the task of the request's caller or handler just before the request ends, so an exception in
+        # them must not change the outcome.
         try:
             if self.on_request is not None:
                 self.on_request(record)
@@ -181,4 +183,4 @@ class SessionOptions:
             if slow and not facts_of(record.method).lasting:
                 self.on_alert(record)
         except Exception:
-            logger.exception("on_request or on_alert failed")
+            logger.exception("the on_request or on_alert hook failed")

@@ -1,4 +1,4 @@
-"""Notices, that is, incoming notifications and faults, and how they are delivered to callbacks."""
+"""Delivers notices, that is, incoming notifications and faults, to callbacks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ Chosen: a callback that writes to a screen, a file or a socket takes far less; a
 call by no more than people tolerate.
 """
 
-# The number of notices that are handled before other tasks get to run, as for messages (`BURST` in direct_channel.py).
+# The number of notices that are handled before other tasks get to run; messages have the same limit (`BURST` in
+# direct_channel.py).
 BURST = 64
 
-# Identifies a notice: the current task runs its callback, or was started by that callback.
+# Identifies the notice whose callback the current task runs, or by whose callback the current task was started.
 _CAUSE: ContextVar[object] = ContextVar("trio_mcp_notice", default=None)
 
 
@@ -45,7 +46,7 @@ class NoticeHooks(Protocol):
 
 
 class Delivery:
-    """The place of a response in the queue of notices: reached when all notices that arrived earlier have been handled.
+    """The place of a response in the queue of notices, reached when all notices that arrived before it are handled.
 
     Args:
         in_callback: Returns whether the current task is part of the callback that is being waited for.
@@ -75,8 +76,8 @@ class Delivery:
         task = trio.lowlevel.current_task()
 
         def abort(_: object) -> trio.lowlevel.Abort:
-            # The wait ends without raising: the response is there, and would be lost (rule 11 of docs/design.md). The
-            # cancellation takes effect at the task's next checkpoint.
+            # The wait ends without raising Cancelled, because the response has arrived and would be lost (rule 11 of
+            # docs/design.md). The cancellation takes effect at the task's next checkpoint.
             self._tasks.remove(task)
             trio.lowlevel.reschedule(task)
             return trio.lowlevel.Abort.FAILED
@@ -107,10 +108,10 @@ class Notices:
     ) -> None:
         self._hooks = hooks
         self._options = options
-        self._bytes = 0  # of the notices that wait, and of the one being handled
+        self._bytes = 0  # the size of the waiting notices and of the one being handled
         self._spawn = spawn
         self._waiting: MessageQueue[_Notice | Delivery] = MessageQueue()
-        self._count = 0  # of the notices that wait, without the places of responses
+        self._count = 0  # the number of waiting notices; places of responses don't count
         self._last: Delivery | None = None  # the place after the newest notice, if a response has taken it
         self._cause: object = None  # marks the tasks of the callback that is running
         self.handling = False
@@ -120,34 +121,36 @@ class Notices:
         return self._count
 
     def put(self, notice: Notification | RemoteProtocolError, hold: Hold | None = None) -> None:
-        """Queue a notice, without waiting; its ``hold`` on the transport is kept until it has been handled."""
+        """Queue a notice, without waiting; its ``hold`` on the transport is kept until the notice has been handled."""
         size = _size_of(notice)
-        # A notice larger than the limit is accepted if there is no other one: otherwise it never could be.
+        # A notice that is larger than the limit is accepted if there is no other one, because otherwise it could never
+        # be accepted.
         too_large = self._bytes and self._bytes + size > self._options.max_incoming_bytes
         if self._count < self._options.max_pending_notifications and not too_large:
             self._overrun = False
             urgent = isinstance(notice, Notification) and self._options.is_urgent(notice)
             self._waiting.put((notice, hold), notice, urgent)
-            # A response that arrives from now on belongs after this notice: it must not share an older place.
+            # A response that arrives after this notice must not share a place in front of the notice, so the next
+            # response gets a place of its own.
             self._last = None
             self._count += 1
             self._bytes += size
             if hold is not None:
-                # The transport counts the message as under way until it has been handled.
+                # The transport considers the message to be in progress until it has been handled.
                 hold.keep()
-            # The task lasts for one burst: an HTTP endpoint may have thousands of idle sessions, and a task in each
-            # costs memory.
+            # The task lasts only until the queue is empty: an HTTP endpoint may have thousands of idle sessions, and a
+            # task in each would cost memory.
             if not self.handling:
                 self.handling = True
                 self._spawn(self._handle)
-        elif not self._overrun:  # warn once, or a peer could fill the log
+        elif not self._overrun:  # only one warning is logged, or a peer could fill the log
             self._overrun = True
-            logger.warning("notifications arrive faster than they are handled; some are dropped")
+            logger.warning("notifications are arriving faster than they are handled; some are being dropped")
 
     def mark(self) -> Delivery:
         """Return the place in the queue of a response that has just arrived, while notices are being handled."""
-        # Responses with no notice between them share a place, so places can't outnumber the notices, even if a callback
-        # never ends.
+        # Responses with no notice between them share a place. So there are never more places than notices, even if a
+        # callback never ends.
         if self._last is None:
             self._last = Delivery(self._in_callback)
             self._waiting.put(self._last, None)
@@ -158,14 +161,14 @@ class Notices:
 
     def clear(self) -> None:
         """Drop all notices that are still waiting."""
-        # The notices are taken one by one, to release their holds and the calls that wait for them.
+        # The notices are taken one by one, so that their holds are released and the calls that wait for them continue.
         while (next := self._next()) is not None:
             self._settle(*next)
 
     def _next(self) -> _Notice | None:
         """Take the next notice, and release the calls that wait at places before it in the queue."""
         while isinstance(next := self._waiting.take(), Delivery):
-            # No later response may share this place.
+            # The place has been reached, so no later response may share it.
             if self._last is next:
                 self._last = None
             next.reach()
@@ -182,8 +185,8 @@ class Notices:
         handled = 0
         while (next := self._next()) is not None:
             notice, hold = next
-            # Each notice has a new mark: a task that was started by an earlier callback may still be running, and its
-            # calls may wait.
+            # Each notice has a mark of its own: a task that an earlier callback started may still be running, and its
+            # calls may wait for this notice.
             self._cause = object()
             _CAUSE.set(self._cause)
             try:
@@ -192,28 +195,28 @@ class Notices:
                 else:
                     await self._hooks.received_error(notice)
             except RemoteProtocolError as exc:
-                # A handler blames the peer: pass the error to `on_error`, unless `on_error` itself raised it, as that
-                # would never end.
+                # The handler says that the peer is at fault, so the error goes to `on_error`. But if `on_error` itself
+                # raised the error, the reports would never end.
                 if isinstance(notice, Notification):
                     self.put(exc)
                 else:
-                    logger.exception("on_error failed")
+                    logger.exception("the on_error hook failed")
             except Exception:
                 logger.exception("the handler of %s failed", notice)
             finally:
                 self._cause = None
-                # This is done even if the callback was cancelled with its session: the hold belongs to the endpoint,
-                # which keeps running.
+                # The notice is settled even if its callback was cancelled with the session, because the hold belongs to
+                # the endpoint, which keeps running.
                 self._settle(notice, hold)
             handled += 1
-            # A checkpoint after each notice would keep calls waiting.
+            # There is no checkpoint after each notice, because a checkpoint would keep calls waiting.
             if handled % BURST == 0:
                 await trio.lowlevel.checkpoint()
-        # There was no checkpoint since the queue was found empty, so no notice can have been added in between, which
-        # this task would not handle.
+        # There was no checkpoint since the queue was found empty, so nothing can have been queued that this task would
+        # leave behind.
         self.handling = False
 
 
 def _size_of(notice: Notification | RemoteProtocolError) -> int:
-    # Faults are our own, short texts, and are bounded by their number alone.
+    # Faults are short texts that this library writes itself, so limiting their number is enough.
     return notice.size if isinstance(notice, Notification) else 0

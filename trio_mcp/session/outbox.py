@@ -1,4 +1,4 @@
-"""The queue of outgoing messages: two bounded lanes, and the one task that hands messages to the link.
+"""Queues a session's outgoing messages in two bounded lanes; one task hands the messages to the link.
 
 Control messages (cancellations, and responses sent without a handler) overtake all others, the "bulk", and handing one
 over never waits. Senders of bulk wait for room, so a peer that does not read slows down only those who write to it.
@@ -29,12 +29,12 @@ class Outbox:
     Args:
         channel: The link's sending half; closed by `aclose`.
         spawn: Starts the task of the writer, which runs only while there is something to write.
-        max_bulk: How many bulk messages wait here before their senders have to wait; urgent ones are counted apart.
-        max_control: How many control messages wait here before new ones are dropped.
+        max_bulk: How many bulk messages may be queued before their senders have to wait; urgent ones are counted apart.
+        max_control: How many control messages may be queued; further ones are dropped.
     """
 
-    # The value of max_control is chosen: a well-behaved peer never leaves more unread, so beyond it, responses can be
-    # dropped.
+    # The value of max_control is chosen: a well-behaved peer never leaves so many messages unread, so from then on
+    # responses to it may be dropped.
     def __init__(
         self,
         channel: trio.abc.SendChannel[SessionMessage],
@@ -45,8 +45,8 @@ class Outbox:
     ) -> None:
         self._channel = channel
         self._spawn = spawn
-        # Many channels can take a message without waiting. Then, if nothing is queued, it goes straight to the channel:
-        # the writer would cost two task switches per message.
+        # Many channels can take a message without waiting. If nothing is queued, the message goes straight to such a
+        # channel, because the writer would cost two task switches per message.
         self._send_nowait: Callable[[SessionMessage], None] | None = getattr(channel, "send_nowait", None)
         self._max_bulk = max_bulk
         self._max_control = max_control
@@ -55,14 +55,14 @@ class Outbox:
         self._senders = trio.lowlevel.ParkingLot()
         self._urgent_senders = trio.lowlevel.ParkingLot()
         self._drained = trio.lowlevel.ParkingLot()
-        # Whether a message has left its lane, but the link has not accepted it yet.
+        # Whether the writer has taken a message from its queue that the link has not accepted yet.
         self._writing = False
         self._has_writer = False
         self._broken = False
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """The number of messages that wait here: first bulk messages, then control messages."""
+        """The numbers of messages that are queued: first that of bulk messages, then that of control messages."""
         return len(self._bulk), len(self._control)
 
     @property
@@ -83,11 +83,11 @@ class Outbox:
         lane, senders = (self._bulk.urgent, self._urgent_senders) if urgent else (self._bulk.plain, self._senders)
         if len(lane) < self._max_bulk or self._broken:
             return
-        # This is a loop, because a sender that did not have to wait may take the place first.
+        # The wait is a loop, because another sender that did not have to wait may use up the room first.
         while not (len(lane) < self._max_bulk or self._broken):
             await senders.park()
-        # A message that goes straight to the link has no entry whose removal would wake the next sender. So each sender
-        # that wakes up wakes one more.
+        # Each sender that wakes up wakes one more: its own message may go straight to the link, and then there is no
+        # entry in the queue whose removal would wake the next sender.
         senders.unpark()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
@@ -104,9 +104,11 @@ class Outbox:
         """Send a control message without waiting.
 
         Returns:
-            Whether it was accepted; False if ``max_control`` messages already wait, because the peer does not read.
+            Whether the message was accepted; False if ``max_control`` messages already wait, because the peer does not
+            read.
         """
-        # Waiting bulk doesn't matter here, as control may overtake it; a message being written does.
+        # Waiting bulk messages don't matter, because control messages may overtake them. A message that is being
+        # written can't be overtaken.
         if not self._control and not self._writing and self._try_now(message, None):
             return True
         if len(self._control) >= self._max_control or self._broken:
@@ -124,7 +126,8 @@ class Outbox:
 
     def _start_writer(self) -> None:
         if not self._has_writer:
-            # This is set here, because the task starts later, and another message before that would start another task.
+            # `_has_writer` is set now, because the task starts only later, and a message that came before that would
+            # start another task.
             self._has_writer = True
             self._spawn(self._write)
 
@@ -137,9 +140,9 @@ class Outbox:
             return False
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.give_up()
-            return True  # dropped, as the peer is gone: the reader notices that itself, and settles the call
+            return True  # the message is dropped: the peer is gone, and the reader will end the call
         if type(owner) is OutgoingRequest:
-            owner.sent = True  # from now on the peer has to be told of a cancellation
+            owner.sent = True  # from now on the peer must be told if the request is cancelled
         return True
 
     async def _write(self) -> None:
@@ -148,7 +151,7 @@ class Outbox:
             message, owner = entry
             if self._try_now(message, owner):
                 continue
-            # This is set before the wait: if that is cancelled, nothing says whether the message got through.
+            # `sent` is set before the wait: if the wait is cancelled, nothing says whether the message got through.
             if type(owner) is OutgoingRequest:
                 owner.sent = True
             self._writing = True
@@ -162,7 +165,8 @@ class Outbox:
         self._drained.unpark_all()
 
     def _next(self) -> _Entry | None:
-        # Control messages are always worth sending: each is a cancellation, or a response that is due to the peer.
+        # Control messages are sent without a check, because each is a cancellation, or a response that is due to the
+        # peer.
         if self._control:
             return self._control.popleft()
         before = len(self._bulk.plain), len(self._bulk.urgent)
@@ -173,7 +177,7 @@ class Outbox:
 
     def give_up(self) -> None:
         """Drop all messages, those that are queued and any later ones, and wake up all tasks that wait here."""
-        # No method raises then: senders learn from the session why the link is gone.
+        # From now on no method raises an exception: senders learn from the session why the link is gone.
         self._broken = True
         self._bulk.clear()
         self._control.clear()
@@ -193,8 +197,8 @@ class Outbox:
 
 
 def _worth_sending(entry: _Entry) -> bool:
-    # A request that its caller has given up, or a message about a request that the peer has cancelled, became pointless
-    # while it waited.
+    # A message is not worth sending if it became pointless while it waited: a request that its caller has given up, or
+    # a message about a request that the peer has cancelled.
     _, owner = entry
     if type(owner) is OutgoingRequest:
         return not owner.settled

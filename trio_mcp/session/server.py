@@ -1,4 +1,4 @@
-"""The server's side of a session: both eras on one link, what the client declares, and what may be sent to it."""
+"""The server's side of a session: serves both eras on one link, and checks what may be sent to the client."""
 
 from __future__ import annotations
 
@@ -63,14 +63,15 @@ class ServerSession(BaseSession):
 
     def presume(self, revision: str) -> None:
         """Assume that the handshake has taken place, with a client that declared nothing."""
-        # Legacy requests over HTTP without sessions come without a handshake.
+        # Over HTTP without sessions, legacy requests come without a handshake.
         self._negotiation.session = ClientDeclaration(LegacyServerEra(revision), None, {})
         self._negotiation.initialized = True
         self._peer.revision = revision
 
     def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
         """Return the response to ``initialize``, the first request of a session without a link, without sending it."""
-        # Over HTTP the response decides whether the session is kept, and is sent with the session's id in a header.
+        # The caller sends the response, because over HTTP the response decides whether the session is kept, and carries
+        # the session's id in a header.
         (started,) = self._peer.receive(request, metadata)
         assert isinstance(started, RequestStarted)
         answers: list[Any] = []
@@ -81,12 +82,12 @@ class ServerSession(BaseSession):
         return answer
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        """Respond to ``initialize``, ``server/discover`` and ``ping`` at once; find out which client a request is from.
+        """Respond to ``initialize``, ``server/discover`` and ``ping`` at once; read the client's declaration in others.
 
         Raises:
             McpError: To refuse the request.
         """
-        # The handler's task would be too late: the next request after initialize must already see its effect.
+        # This is not left to the handler's task, because the next request must already see the effect of initialize.
         negotiation, request = self._negotiation, incoming_of(context).request
         if request.method == "initialize":
             result = negotiation.initialize(request)
@@ -106,18 +107,20 @@ class ServerSession(BaseSession):
         """React to the handshake: a hook, called when ``initialize`` has its result, before the client confirms it."""
 
     def _note(self, notification: Notification) -> None:
-        # Before ``initialize``, this notification confirms nothing, and is ignored.
+        # Before ``initialize`` there is nothing for this notification to confirm, so it is ignored.
         if notification.method == "notifications/initialized" and self._negotiation.session is not None:
             self._negotiation.initialized = True
 
     def _check_outgoing(self, method: str) -> None:
         client = self.client
-        # A modern client accepts only messages that belong to one of its requests; these go through `RequestContext`.
+        # A modern client accepts only messages that belong to one of its requests, and these are sent through
+        # `RequestContext`.
         if client is None:
             if not is_spec_method(method):
                 return
             raise LocalProtocolError(
-                f"{method!r} can't be sent: outside a request, only a client that opened with the handshake accepts it"
+                f"{method!r} can't be sent outside a request: a client accepts that only if it opened the session with "
+                "the handshake"
             )
         spec = method_spec(client.revision, method)
         if spec is None or "server" not in spec.senders:
@@ -127,13 +130,14 @@ class ServerSession(BaseSession):
                     f"{method!r} is not a method of revision {client.revision} that a server may send"
                 )
             return
-        # 2025-11-25 `basic/lifecycle`, Initialization: until then only pings and log messages should be sent.
+        # Before the client has confirmed the handshake, only pings and log messages should be sent (2025-11-25
+        # `basic/lifecycle`, Initialization).
         if spec.is_request and method != "ping" and not self.initialized:
             raise LocalProtocolError(f"{method!r} can't be sent before the client has confirmed the handshake")
         if spec.is_request and spec.client_capability and not declares(client.capabilities, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
-        # The client relies on the capabilities that it was told, whatever the server has now: tools may have been added
-        # since.
+        # The client relies on the capabilities that were declared in the handshake. The server may have others now, for
+        # example because tools have been added.
         if (
             not spec.is_request
             and spec.server_capability

@@ -1,4 +1,4 @@
-"""`BaseSession`, one side of a conversation: its lifetime, its reader, its hooks, and sending."""
+"""Implements `BaseSession`, one side of a conversation: the session's lifetime, its reader, its hooks, and sending."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from trio_mcp.session.sink import SessionSink
 from trio_mcp.trace_context import CURRENT_TRACE
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
-if TYPE_CHECKING:  # a server has no use for the first, and few programs ask for the second
+if TYPE_CHECKING:  # a server never uses an era, and few programs use statistics
     from trio_mcp.eras.client_negotiation import ModernClientEra
     from trio_mcp.session.statistics import SessionStatistics
 
@@ -59,8 +59,8 @@ class BaseSession(EnteredOnce):
     """One side of a conversation: requests in both directions over a pair of channels of `SessionMessage`.
 
     A session is an async context manager: its tasks run in a nursery of the block, and leaving the block ends them all.
-    An exception raised in the block leaves it as the same object. The loss of the link ends the session, never the
-    block: pending calls, and later ones, raise the cause.
+    An exception raised in the block leaves the block as the same object. The loss of the link ends the session, never
+    the block: pending calls, and later ones, raise the cause.
 
     Args:
         read: Where messages come from; None for a session that gets them through `feed`.
@@ -72,13 +72,15 @@ class BaseSession(EnteredOnce):
     Attributes:
         max_faults: How many consecutive faults of the peer end the session.
         on_arrival: Called in the session's task with each message and the transport's metadata for it, before the next
-            message is read; returns the metadata to use. It must neither block nor raise. None to call nothing.
+            message is read; returns the metadata to use. The function must neither block nor raise an exception. By
+            default None: nothing is called.
     """
 
     on_arrival: Callable[[Incoming, Mapping[str, Any]], Mapping[str, Any]] | None = None
     max_faults: float = MAX_FAULTS
     _is_client = False
-    # The methods that need no further check before they are sent; a client adds to its own set.
+    # The methods that need no further check before they are sent. A client replaces this empty set by a set to which it
+    # adds methods.
     _allowed: AbstractSet[str] = frozenset()
 
     def __init__(
@@ -88,19 +90,21 @@ class BaseSession(EnteredOnce):
         *,
         options: SessionOptions | None = None,
     ) -> None:
-        # The argument is checked here: the reader would fail later, in a task where the mistake is hard to find.
+        # `read` is checked at once: otherwise the session's reader would fail later, in a task where the mistake is
+        # hard to find.
         if read is not None and not isinstance(read, trio.abc.ReceiveChannel):
             raise TypeError(f"read must be a trio ReceiveChannel, got {type(read).__name__}")
         self.options = options = options or SessionOptions()
         limits = options.handlers
         self._read = read
         self._added: dict[str, tuple[RequestHandler, type[BaseModel] | None]] = {}
-        self._era: ModernClientEra | None = None  # set on a client that has found its server to be modern
+        self._era: ModernClientEra | None = None  # only a client that has found its server to be modern sets this
         self._nursery: trio.Nursery | None = None
         self._closing = False
         self._stopping = False
         self._dropping = False
-        # `_finished` is set at the very end: `aclose` and `wait_closed` return only when nothing runs any more.
+        # `_finished` is set at the very end, because `aclose` and `wait_closed` must return only when nothing runs any
+        # more.
         self._entered = trio.Event()
         self._finished = trio.Event()
         self._peer = Peer(
@@ -108,13 +112,13 @@ class BaseSession(EnteredOnce):
             max_queued=limits.max_queued_requests,
             max_bytes=limits.max_incoming_bytes,
             is_urgent=limits.is_urgent,
-            # A session that gets its messages through `feed` has no link that keeps them in order.
+            # A session that gets its messages through `feed` has no link that would keep them in order.
             clock=trio.current_time if read is None else None,
             is_client=self._is_client,
         )
         self._sink = self._way_out(write)
         self._notices = Notices(self, limits, self._spawn)
-        self._logged = 0  # faults of the peer
+        self._logged = 0  # how many faults of the peer have been logged
         self._calls = Calls(self._peer, self._sink, options, self._spawn, self._notices.put)
         self._handlers = Handlers(self._peer, self._sink, self, options, self._spawn_handler, self._reply)
 
@@ -129,7 +133,8 @@ class BaseSession(EnteredOnce):
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
-        # A plain nursery would wrap an exception of the block in an ExceptionGroup.
+        # `background_nursery` is used because a plain nursery would wrap an exception of the block in an
+        # ExceptionGroup.
         async with background_nursery(self.aclose) as nursery:
             await start(nursery, self._run)
             self._entered.set()
@@ -137,48 +142,50 @@ class BaseSession(EnteredOnce):
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         """Run the session's tasks, in a task and a nursery apart from the block."""
-        # A close from another task cancels this nursery; around the block, it would cancel the block, too.
+        # The session's nursery is cancelled when another task closes the session. If this nursery were around the
+        # block, its cancellation would cancel the block, too.
         try:
             async with background_nursery() as nursery:
                 self._nursery = nursery
                 task_status.started()
-                # The block can add handlers before anything is read.
+                # Nothing is read until the block has been entered, so that the session is complete before the first
+                # message.
                 await self._entered.wait()
                 if self._read is not None:
                     nursery.start_soon(self._read_all, self._read)
-                # Calls and handlers need the nursery until a close, or the end of the link, cancels it.
+                # The nursery stays open for calls and handlers, until a close or the end of the link cancels it.
                 try:
                     await trio.sleep_forever()
                 finally:
-                    self._stopping = True  # before the nursery refuses further tasks
+                    self._stopping = True  # must be set before the nursery refuses further tasks
         finally:
-            # From here on `_spawn` starts nothing. The session may also end because the task around it is cancelled, so
-            # everything that a close would have settled is settled here.
+            # From now on `_spawn` starts nothing. The session may also have ended because the task around it was
+            # cancelled, so everything that a close would have settled is settled now.
             self._nursery = None
             self._settle_everything(SessionClosed("the session was closed"))
             self._notices.clear()
             self._finished.set()
 
     def _spawn(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Start a task of the session; do nothing if the session has not begun or has ended."""
-        # These tasks end when their work is done, so an idle session has only its reader.
+        """Start a task in the session; do nothing if the session has not begun or has ended."""
+        # Each of these tasks ends when its work is done, so an idle session has only its reader.
         if self._nursery is not None and not self._stopping:
             self._nursery.start_soon(function)
 
     def _spawn_handler(self, serve: Callable[[RequestContext], Awaitable[None]], context: RequestContext) -> None:
         assert self._nursery is not None
-        # With the name, Trio's instruments and tracebacks show which request a task serves.
+        # Thanks to the name, Trio's instruments and tracebacks show which request a task serves.
         self._nursery.start_soon(serve, context, name=f"request {context.method}")
 
     async def aclose(self) -> None:
         """Close the session, from any task; closing it again does nothing.
 
         Pending calls raise `SessionClosed`, running handlers are cancelled, and messages handed over earlier have
-        ``close_grace`` seconds to be sent. If this is cancelled, it still does all of this, but without waiting.
+        ``close_grace`` seconds to be sent. If `aclose` is cancelled, it still does all of this, but without waiting.
         """
         if self._lifetime_manager is None:
             await trio.lowlevel.checkpoint()
-            return  # never entered, so nothing runs
+            return  # the session was never entered, so no task runs
         if not self._closing:
             self._closing = True
             self._settle_everything(SessionClosed("the session was closed"))
@@ -190,7 +197,8 @@ class BaseSession(EnteredOnce):
         await self._finished.wait()
 
     async def _close_link(self) -> None:
-        # Each step is taken even if the one before fails: close the sink, close the reading half, stop the tasks.
+        # Each step is taken even if the previous one fails: closing the sink, closing the reading half, stopping the
+        # tasks.
         try:
             async with contextlib.nullcontext() if self._read is None else closing(self._read.aclose):
                 await self._sink.aclose()
@@ -205,7 +213,7 @@ class BaseSession(EnteredOnce):
 
         A session that gets its messages through `feed` is started with this method instead of being entered.
         """
-        # An idle session over HTTP has no reader task.
+        # No reader is started, because the endpoint feeds the session its messages.
         self._nursery = nursery
 
     def end(self, why: str) -> None:
@@ -226,7 +234,7 @@ class BaseSession(EnteredOnce):
     @property
     def busy(self) -> bool:
         """Whether a request from the peer is under way."""
-        # `running_count` is needed because a cancelled request remains under way until its handler has ended.
+        # `running_count` is needed, too, because a cancelled request remains under way until its handler has ended.
         return self._peer.incoming_count > 0 or self._peer.running_count > 0
 
     def serves(self, request_id: RequestId) -> bool:
@@ -264,7 +272,7 @@ class BaseSession(EnteredOnce):
         return None if lost is None else another(lost)
 
     def statistics(self) -> SessionStatistics:
-        """Return a snapshot of what the session is doing. This is cheap: it only reads counters."""
+        """Return a snapshot of what the session is doing. This method is cheap: it only reads counters."""
         peer, sink = self._peer, self._sink
         bulk, control = sink.waiting
         from trio_mcp.session.statistics import SessionStatistics
@@ -283,7 +291,8 @@ class BaseSession(EnteredOnce):
         )
 
     def _settle_everything(self, error: Exception) -> None:
-        # The first reason is kept: the loss of the link says more than the close of the session that follows.
+        # The first reason is kept, because the loss of the link says more than the close of the session that follows
+        # it.
         self._calls.lose(error)
         why = str(self._calls.lost)
         _, incoming = self._peer.close()
@@ -294,9 +303,9 @@ class BaseSession(EnteredOnce):
 
     async def _read_all(self, read: trio.abc.ReceiveChannel[SessionMessage]) -> None:
         """Act on messages as they arrive, until the link ends."""
-        # The reader never waits for the writer or a handler (rule 1 of docs/design.md): two sessions whose readers wait
-        # for their writers would block each other forever.
-        # With a `DirectReceiveChannel`, messages are acted on in the sender's task; other channels lack `deliver_to`.
+        # The reader never waits for the writer or for a handler (rule 1 of docs/design.md): two sessions whose readers
+        # wait for their writers would block each other forever. If the channel is a `DirectReceiveChannel`, messages
+        # are acted on in the sender's task; other channels have no `deliver_to`.
         deliver_to: Callable[[Take], Awaitable[NoReturn]] | None = (
             None if self._has_foreign_hooks() else getattr(read, "deliver_to", None)
         )
@@ -304,7 +313,7 @@ class BaseSession(EnteredOnce):
         try:
             await (_deliver(read, self._take) if deliver_to is None else deliver_to(self._take))
         except trio.EndOfChannel:
-            pass  # the orderly end: the peer has closed its sending side
+            pass  # this is the orderly end: the peer has closed its sending side
         except LinkLostError as exc:
             lost = exc.cause
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
@@ -313,18 +322,18 @@ class BaseSession(EnteredOnce):
 
     def _has_foreign_hooks(self) -> bool:
         """Return whether acting on a message calls a function that is not the library's own."""
-        # If so, messages are acted on in the session's task. In memory, the sender's task is a caller of the peer, and
-        # sending must not run functions that a program has set on this side.
+        # With such a hook, messages are acted on in the session's own task. In memory, the sender's task is the peer's
+        # caller, and its sending must not run functions that a program has set on this side.
         urgent = self.options.handlers.urgent
         hooks = (self.make_context, self.intercept, self.on_arrival, urgent if callable(urgent) else None)
-        # Some functions that are written in C have no module.
+        # Some functions that are written in C have no module, so they count as foreign.
         return any(
             not str(getattr(hook, "__module__", None)).startswith("trio_mcp.") for hook in hooks if hook is not None
         )
 
     def _take(self, item: SessionMessage) -> None:
         message = item.message
-        # Without a request id, the transport reports that the whole link is lost.
+        # A failure without a request id means that the whole link is lost.
         if type(message) is TransportFailure and message.request_id is None:
             raise LinkLostError(message.error)
         self.feed(message, item.metadata)
@@ -340,7 +349,7 @@ class BaseSession(EnteredOnce):
         Raises:
             LinkLostError: If the message is one fault too many; the session must then be ended.
         """
-        # This is a sync function, so one message takes its whole effect before the next one is processed.
+        # This is a sync function, so that one message takes its whole effect before the next one is processed.
         peer = self._peer
         if self.on_arrival is not None:
             metadata = self.on_arrival(message, metadata or {})
@@ -352,14 +361,15 @@ class BaseSession(EnteredOnce):
             match event:
                 case Settled():
                     waiter = event.outgoing.waiter
-                    # If messages that arrived earlier are still being handled, the call waits for that.
+                    # If messages that arrived before the response are still being handled, the call waits until they
+                    # are done.
                     if self._notices.handling:
                         waiter.behind = self._notices.mark()
                     waiter.settle(event.outcome)
                 case RequestStarted():
                     self._handlers.start(event.incoming)
                 case NotificationReceived():
-                    # `notifications/initialized` must take effect at once, and its handler may run much later.
+                    # `notifications/initialized` must take effect at once, but its handler may run much later.
                     self._note(event.notification)
                     self._notices.put(event.notification, hold)
                 case ProgressReceived():
@@ -370,30 +380,30 @@ class BaseSession(EnteredOnce):
                     self._reply(SessionMessage(event.message))
                 case Fault():
                     self._notices.put(event.error)
-                    if peer.faults >= self.max_faults:  # before the reply to this one
+                    if peer.faults >= self.max_faults:  # checked before the reply to this fault is sent
                         lost = too_many_faults("the peer", peer.faults, event.error)
-                        logger.warning("the session is ended: %s", lost)
+                        logger.warning("ending the session: %s", lost)
                         raise LinkLostError(lost)
 
     def _reply(self, message: SessionMessage) -> None:
         taken = self._sink.put_control(message)
-        if not taken and not self._dropping:  # reported once, or a peer could fill the log
+        if not taken and not self._dropping:  # one report is enough: a peer must not be able to fill the log
             self._notices.put(RemoteProtocolError("the peer is not reading; responses to it are being dropped"))
         self._dropping = not taken
 
     async def _link_ended(self, lost: Exception | None) -> None:
         if lost is None:
-            # The peer has closed its sending side, but may still be reading: give running handlers time to finish.
-            # Our own calls fail at once, because no response can come any more.
+            # The peer has closed its sending side, but may still be reading, so running handlers get time to finish.
+            # Our own calls fail at once, because no response can arrive any more.
             self._calls.lose(SessionClosed("the peer closed the link"))
-            # Lasting requests are not waited for: they would use up the whole grace.
+            # Lasting requests are not waited for, because they would use up the whole grace period.
             with trio.move_on_after(self.options.handlers.drain_grace):
                 await self._handlers.wait_idle()
             self._settle_everything(SessionClosed("the peer closed the link"))
             with trio.move_on_after(self.options.close_grace):
                 await self._sink.flush()
         else:
-            # No response can leave any more, so handlers get no grace.
+            # No response can be sent any more, so handlers get no time to finish.
             self._settle_everything(lost)
         await self._close_link()
 
@@ -407,7 +417,7 @@ class BaseSession(EnteredOnce):
         """Look at a request before its handler is started, in the order of arrival.
 
         Returns:
-            The result, to send it at once; None to let the handler run.
+            The result, if it is to be sent at once; None to let the handler run.
 
         Raises:
             McpError: To refuse the request.
@@ -421,8 +431,8 @@ class BaseSession(EnteredOnce):
     async def received_request(self, context: RequestContext) -> Any:
         """Handle one request, and return its result. Override this to handle all requests yourself.
 
-        This runs in a separate task, inside the request's cancel scope. The base class calls the handler added with
-        `add_request_handler`. A result is a model, a mapping, or None for an empty result; an exception becomes an
+        This method runs in a separate task, inside the request's cancel scope. The base class calls the handler added
+        with `add_request_handler`. A result is a model, a mapping, or None for an empty result; an exception becomes an
         error response.
         """
         handler, params_type = self._added.get(context.method, (None, None))
@@ -518,7 +528,7 @@ class BaseSession(EnteredOnce):
             params: The parameters: a model, or plain JSON data.
             result_type: The model that validates the result; without it the result is plain data.
             related_request_id: The id of the peer's request during which this one is sent. A transport with a stream
-                for each request sends this one on the stream of that request.
+                for each request sends our request on the stream of the peer's.
             limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress`` and ``urgent``: see
                 `CallLimits`.
 
@@ -537,7 +547,7 @@ class BaseSession(EnteredOnce):
             merged = Limits.of(self.options.calls, limits)
         if method not in self._allowed:
             self._check_outgoing(method)
-        # Plain data is sent as it is, without a copy: params may be large.
+        # Plain data is sent as it is, without a copy, because params may be large.
         plain = params if params is None or type(params) is dict else as_object(params, "params")
         result = await self._call(method, plain, merged, related=related_request_id)
         return result if result_type is None else as_result(result, result_type, method)
@@ -552,7 +562,7 @@ class BaseSession(EnteredOnce):
         opened: Callable[[OutgoingRequest], None] | None = None,
     ) -> dict[str, Any]:
         """Send a request, with the trace context and the client's declaration added to its ``_meta``."""
-        # The variable is read in the caller's task: the reader and the writer have other context variables.
+        # The variable is read in the caller's task, because the reader and the writer have other context variables.
         trace, era = CURRENT_TRACE.get(), self._era
         if trace is not None:
             params = trace.added_to(params)
@@ -568,9 +578,11 @@ class BaseSession(EnteredOnce):
         Args:
             method: The method's name.
             params: The parameters: a model, or plain JSON data.
-            urgent: Whether it overtakes other requests and notifications that wait here (docs/explanation/sessions.md).
+            urgent: Whether this notification overtakes other requests and notifications that wait to be sent
+                (docs/explanation/sessions.md).
 
-        Waits while too many messages are queued for the link. If cancelled while waiting, it has sent nothing.
+        Waits while too many messages are queued for the link. If the call is cancelled during that wait, nothing is
+        sent.
 
         Raises:
             TransportError: If the link has failed or the session is closed.
@@ -580,7 +592,7 @@ class BaseSession(EnteredOnce):
         plain = None if params is None else as_object(params, "params")
         await trio.lowlevel.checkpoint()
         await self._sink.room(urgent=urgent)
-        # The session may have been closed during the wait.
+        # The session may have been closed while the notification waited for room.
         self._calls.check_open()
         self._sink.put(SessionMessage(Notification(method, plain), urgent=urgent))
 
@@ -604,17 +616,18 @@ def too_many_faults(who: str, count: int, last: object) -> TransportError:
     """Return the error with which a session ends, or a connection is given up, after too many consecutive faults."""
     return TransportError(
         f"{who} has sent {count} faults in a row, and nothing valid in between; the last one: {last}."
-        " Does it speak MCP, and is nothing but messages written to its standard output?"
+        " Does it speak MCP, and does it write only messages to its standard output?"
     )
 
 
 async def _deliver(read: trio.abc.ReceiveChannel[SessionMessage], take: Take) -> NoReturn:
     """Do what `DirectReceiveChannel.deliver_to` does, for a channel of another class."""
-    # Memory channels have `receive_nowait`; other classes need not.
+    # Memory channels have `receive_nowait`, but channels of other classes need not have it.
     receive_nowait: Callable[[], SessionMessage] | None = getattr(read, "receive_nowait", None)
     while True:
         take(await read.receive())
-        # Messages that have arrived meanwhile are taken at once: a checkpoint would cost more than handling a message.
+        # Messages that have arrived in the meantime are taken without a checkpoint, which would cost more than handling
+        # a message.
         for _ in range(0 if receive_nowait is None else BURST):
             try:
                 item = receive_nowait()  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""`Sink`, the destination of the messages that a session or a single HTTP exchange sends."""
+"""Defines `Sink`, the destination of the messages that a session or a single HTTP exchange sends."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from trio_mcp.jsonrpc.messages import RequestId, SessionMessage
 
 __all__ = ["Owner", "SessionSink", "Sink"]
 
-# `Outbox` implements a sink for a link; for HTTP, the `StreamRouter` of a legacy session and the exchange of a modern
-# POST do (docs/design/sessions.md). A session doesn't know which of them it has.
+# `Outbox` is the sink of a link. Over HTTP, the sinks are the `StreamRouter` of a legacy session and the exchange of a
+# modern POST (docs/design/sessions.md). A session doesn't know which kind of sink it has.
 
 Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
 """The request that a message belongs to; once the request is cancelled, the message need not be sent."""
 
 
 class Sink(Protocol):
-    """A destination for messages. No method raises if the link is lost: the owner of the sink learns it elsewhere."""
+    """A destination for messages. If the link is lost, no method raises: the sink's owner is told elsewhere."""
 
     @property
     def has_room(self) -> bool:
@@ -47,21 +47,22 @@ class Sink(Protocol):
 
         Args:
             related: The peer's request whose stream is closed; None for the stream of the session.
-            retry: The number of seconds after which the peer should reconnect; None leaves that to the sink.
+            retry: The number of seconds after which the peer should reconnect; None leaves this time to the sink.
 
         Returns:
             Whether the stream was closed. False if there is no stream that the peer could resume.
         """
 
 
-# The protocol is checked at run time, to distinguish a sink from a channel where a session takes either.
+# The protocol can be checked at run time, because a session accepts either a sink or a channel, and must tell them
+# apart.
 @runtime_checkable
 class SessionSink(Sink, Protocol):
     """The sink of a whole session; the session closes the sink when it ends."""
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """The number of messages that wait here: first those that needed room, then those that overtake them."""
+        """The numbers of queued messages: first of those that needed room, then of those that overtake them."""
 
     @property
     def idle(self) -> bool:
@@ -71,7 +72,7 @@ class SessionSink(Sink, Protocol):
         """Wait until all messages have been passed on, or no message can be passed on any more."""
 
     def give_up(self) -> None:
-        """Drop all messages, those that are queued and any later ones, and wake up all tasks that wait here."""
+        """Drop all messages, those that are queued and any later ones, and wake up all tasks that wait for the sink."""
 
     async def aclose(self) -> None:
         """Drop all messages, as in `give_up`, and close the channel or the streams to which messages were passed on."""

@@ -1,4 +1,4 @@
-"""The statistics of a session, and the record of each request. Imported when a program first asks for one of them."""
+"""Defines the statistics of a session, and the record of a request; imported when a program first asks for either."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class SessionStatistics:
         queued: The number of the peer's requests that wait until another handler has ended.
         listening: The number of the peer's ``subscriptions/listen`` requests that are open.
         bulk_waiting: The number of messages that wait for the link.
-        control_waiting: The number of control messages, which wait for the link and overtake the others: cancellations,
-            and responses sent without a handler.
-        flushed: Whether the link has accepted all messages: none waits, and none is being written.
+        control_waiting: The number of control messages that wait for the link, and will overtake the others:
+            cancellations, and responses sent without a handler.
+        flushed: Whether the link has accepted all messages: none is waiting, and none is being written.
         notices_waiting: The number of notifications and faults that wait for their handler.
         closed: Whether no more calls can be made.
     """

@@ -1,4 +1,4 @@
-"""The addresses of sockets as URLs: ``tcp://host:port``, ``tls://host:port``, ``unix:/path``, and web URLs."""
+"""Reads and makes the URLs of sockets: ``tcp://host:port``, ``tls://host:port``, ``unix:/path``, and web URLs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Address", "read_address", "unix_path", "url_of", "web_address"]
 
 # The size of `sun_path` in `sockaddr_un`, without the null character at its end.
 LONGEST_PATH = 107 if sys.platform == "linux" else 103
-"""The longest path that a Unix socket may have, in bytes."""
+"""The maximum length of the path of a Unix socket, in bytes."""
 
 
 @attrs.frozen
@@ -22,7 +22,7 @@ class Address:
     Attributes:
         url: The URL, as it was given.
         scheme: ``"tcp"``, ``"tls"`` or ``"unix"``.
-        place: ``host:port``, or the path of a Unix socket.
+        place: The address without the scheme: ``host:port``, or the path of a Unix socket.
         host: The host; empty for a Unix socket.
         port: The port; 0 for a Unix socket.
     """
@@ -43,7 +43,8 @@ def read_address(url: str) -> Address:
     """
     if not isinstance(url, str):
         raise TypeError(f"the URL of a socket must be a string, got {type(url).__name__}")
-    # `urlsplit` is called only later, because it cuts at `?` and `#`, which may be part of a socket's path.
+    # `urlsplit` is called only for TCP and TLS, because it cuts a URL at `?` and `#`, which may be part of a socket's
+    # path.
     scheme = url.partition(":")[0].lower()
     if scheme == "unix":
         return Address(url, scheme, unix_path(url))
@@ -54,7 +55,8 @@ def read_address(url: str) -> Address:
         host, port = parts.hostname, parts.port
     except ValueError as exc:
         raise ValueError(f"{url!r} is not a valid URL: {exc}") from None
-    # Nothing may follow the port: a path would be ignored silently. It is impossible to connect to port 0.
+    # Nothing may follow the port, because a path would be ignored silently. Port 0 is refused, because it is impossible
+    # to connect to it.
     if not host or not port or url[len(scheme) :] != f"://{parts.netloc}" or "@" in parts.netloc:
         raise ValueError(f"{url!r} is not a valid URL: write {scheme}://HOST:PORT")
     return Address(url, scheme, parts.netloc, host, port)
@@ -82,24 +84,25 @@ def unix_path(path: str | os.PathLike[str]) -> str:
         ValueError: If a socket can't have this path.
     """
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"the path of a Unix socket must be a path, got {type(path).__name__}")
+        raise TypeError(f"the path of a Unix socket must be a string or a path object, got {type(path).__name__}")
     text = os.fspath(path)
     if text[:5].lower() == "unix:":
         text = text[5:]
-        # `unix://run/mcp` would have the host `run` (RFC 3986, section 3.2); most likely a slash is missing.
+        # In `unix://run/mcp`, `run` would be a host (RFC 3986, section 3.2); most likely a slash is missing.
         if text.startswith("//"):
             text = text[2:]
             if not text.startswith("/"):
                 raise ValueError(f"{path!r} is not a valid URL: write unix:/PATH, without a host")
-    # On Linux, a path that begins with a null character means a socket without permissions (unix(7)).
+    # A null character is refused because on Linux, a path that begins with one means a socket without permissions
+    # (unix(7)).
     if not text or "\0" in text:
         raise ValueError(f"the path of a Unix socket must not be empty or contain a null character, got {path!r}")
     if len(os.fsencode(text)) > LONGEST_PATH:
-        raise ValueError(f"the path of a Unix socket may have at most {LONGEST_PATH} bytes, got {text!r}")
+        raise ValueError(f"the path of a Unix socket may be at most {LONGEST_PATH} bytes long, got {text!r}")
     return text
 
 
 def url_of(scheme: str, host: str, port: int) -> str:
     """Return the URL for a scheme, a host and a port."""
-    # An IPv6 address needs brackets, to separate its colons from that of the port (RFC 3986, section 3.2.2).
+    # An IPv6 address needs brackets, which separate its colons from the colon of the port (RFC 3986, section 3.2.2).
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -1,4 +1,4 @@
-"""The client's end of TCP, TLS and Unix sockets."""
+"""The client's end of TCP, TLS and Unix sockets: connects to a server, and opens a link over the connection."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from trio_mcp.sockets.stream_link import PeerTerms, link_on_terms
 __all__ = ["open_socket", "tcp_client", "unix_client"]
 
 OPENING_TIMEOUT = 10.0
-"""Seconds that connecting may take, including any TLS handshake. Chosen, as for a WebSocket: a server of another kind
-may never respond."""
+"""Seconds that connecting may take, including any TLS handshake. Chosen as for WebSockets, because a server of
+another kind may never respond."""
 
 AGAIN = 0.01
-"""Seconds between attempts to connect while the backlog of a Unix socket is full (arbitrary)."""
+"""Seconds between attempts to connect while the backlog of a Unix socket is full: an arbitrary choice."""
 
-MAYBE_FULL = " before it responded: is it full?"
+MAYBE_FULL = " before it responded: is the server at its connection limit?"
 
 
 @contextlib.asynccontextmanager
@@ -45,7 +45,7 @@ async def tcp_client(
         url: The server's URL.
         ssl_context: How to check the server's certificate, for ``tls://``, and which certificate to present; the
             default is ``ssl.create_default_context()``.
-        max_message_size: The longest line accepted from the server, in bytes; a longer one is skipped.
+        max_message_size: The maximum length of a line from the server, in bytes; a longer line is skipped.
 
     Raises:
         TransportError: If the server can't be reached, or its certificate is not accepted.
@@ -55,11 +55,14 @@ async def tcp_client(
     check_on_trio()
     address = read_address(url)
     if address.scheme == "unix":
-        raise ValueError(f"{url!r} is a Unix socket: use unix_client")
+        raise ValueError(f"{url!r} is the URL of a Unix socket: use unix_client")
     if ssl_context is not None and address.scheme != "tls":
-        raise ValueError(f"ssl_context is given, but {url!r} is without TLS: write tls://")
+        raise ValueError(f"ssl_context is given, but {url!r} does not use TLS: write tls://")
     stream = await open_socket(address, ssl_context)
-    hint = f" before it responded: is it full, or does it speak TLS? (Then write tls://{address.place}.)"
+    hint = (
+        " before it responded: is the server at its connection limit, or does it speak TLS? "
+        f"(For TLS, write tls://{address.place}.)"
+    )
     if address.scheme == "tls":
         hint = MAYBE_FULL
     async with link_on_terms(stream, PeerTerms(url, guarded=True, hint=hint), max_message_size) as link:
@@ -92,7 +95,8 @@ async def _opened(address: Address, ssl_context: ssl.SSLContext | None, https_co
         stream = await trio.open_tcp_stream(address.host, address.port)
     except OSError as exc:
         raise TransportError(f"can't connect to {address.url}: {connect_problem(exc)}") from exc
-    # A call may wait for hours, and without probes a server that has vanished would never be noticed.
+    # A call may wait for hours. Without keep-alive probes, the loss of a server that has vanished would never be
+    # noticed.
     keep_alive(stream.socket)
     if address.scheme != "tls":
         return stream
@@ -104,17 +108,21 @@ async def _encrypted(
 ) -> trio.SSLStream[trio.SocketStream]:
     encrypted = trio.SSLStream(stream, context, server_hostname=address.host, https_compatible=https_compatible)
     try:
-        # Leaving it to the first write would be too late: a certificate that is not accepted must make the opening
-        # fail, within its time limit.
+        # The handshake is done at once. During the first write, the handshake would be too late: a certificate that is
+        # not accepted must make the opening fail, within its time limit.
         await encrypted.do_handshake()
     except trio.BrokenResourceError as exc:
         stream.socket.close()
         cause = exc.__cause__
-        text = f"the TLS handshake with {address.url} failed: is it without TLS? (Then write tcp://{address.place}.)"
+        text = (
+            f"the TLS handshake with {address.url} failed: "
+            f"does the server use TLS? (If not, write tcp://{address.place}.)"
+        )
         if isinstance(cause, ssl.SSLCertVerificationError):
-            text = f"the certificate of {address.url} is not accepted: {cause.verify_message}"
+            text = f"the certificate of {address.url} was not accepted: {cause.verify_message}"
         raise TransportError(text) from exc
-    # There is no `await` here: in a cancelled scope it would replace a `KeyboardInterrupt` by `Cancelled`.
+    # Nothing may be awaited while an exception is handled: in a cancelled scope, that would replace a
+    # `KeyboardInterrupt` by `Cancelled`.
     except BaseException:
         stream.socket.close()
         raise
@@ -129,7 +137,7 @@ async def unix_client(
 
     Args:
         path: The path of the socket, or its URL: ``unix:/path``.
-        max_message_size: The longest line accepted from the server, in bytes; a longer one is skipped.
+        max_message_size: The maximum length of a line from the server, in bytes; a longer line is skipped.
 
     Raises:
         TransportError: If there is no such socket, or no server is listening on it.
@@ -152,11 +160,12 @@ async def _connected(path: str) -> trio.SocketStream:
         sock.setblocking(False)
         while True:  # noqa: ASYNC913 - there is a checkpoint above
             try:
-                # On a Unix socket this does not block: if the backlog is full, it fails with EAGAIN (connect(2)).
+                # On a Unix socket, `connect` does not block: if the backlog is full, it fails with EAGAIN (connect(2)).
                 sock.connect(path)
                 return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
             except BlockingIOError:
-                # Too many clients wait to be accepted. Trio's own `connect` would consider the socket connected.
+                # Too many clients are waiting to be accepted. Trio's own `connect` is not used, because it would
+                # consider the socket connected.
                 await trio.sleep(AGAIN)
     except OSError as exc:
         sock.close()
@@ -168,7 +177,7 @@ async def _connected(path: str) -> trio.SocketStream:
 
 def _why_not(path: str, exc: OSError) -> str:
     if isinstance(exc, ConnectionRefusedError):
-        # The error is the same for a file of another kind and for a socket that a server has left behind.
+        # The system reports the same error for a file of another kind and for a socket that a server has left behind.
         with contextlib.suppress(OSError):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 return "it is not a socket"

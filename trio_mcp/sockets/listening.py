@@ -1,4 +1,4 @@
-"""The sockets on which a server listens."""
+"""Opens the sockets on which a server listens, or takes them over from a service manager."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ FIRST_INHERITED = 3
 BACKLOG = 65535
 """How many connections may wait to be accepted: as in `trio.open_tcp_listeners`, as many as the system allows."""
 
-# Linux's defaults take two hours to notice a peer that has vanished (tcp(7)).
+# These options are set because Linux's defaults take two hours to notice a peer that has vanished (tcp(7)).
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Seconds of silence before the system probes whether the peer is still there, seconds between two probes, and how many
-probes may go unanswered. Chosen: two minutes in total."""
+probes may go unanswered. Chosen: a peer that has vanished is noticed after two minutes."""
 
 REMEDIES = {
     errno.EADDRINUSE: "is another server running there? Choose another port",
@@ -51,8 +51,9 @@ class PeerCredentials(NamedTuple):
     """The process at the other end of a Unix socket, according to the system (``SO_PEERCRED``, unix(7)).
 
     Attributes:
-        pid: The id of the process that connected. It may have ended since, and its id may belong to another process.
-        uid: The id of the user as whom the process ran.
+        pid: The id of the process that connected. That process may have ended since, and its id may belong to another
+            one.
+        uid: The id of the user as which the process ran.
         gid: The id of the group as which the process ran.
     """
 
@@ -66,7 +67,8 @@ def peer_credentials(sock: Any) -> PeerCredentials | None:
     option = getattr(stdlib_socket, "SO_PEERCRED", None)
     if option is None:
         return None
-    # The kernel's `struct ucred`: three numbers of four bytes, of which only the process id has a sign.
+    # The option returns the kernel's `struct ucred`: three numbers of four bytes, of which only the process id has a
+    # sign.
     return PeerCredentials(*struct.unpack("iII", sock.getsockopt(stdlib_socket.SOL_SOCKET, option, 12)))
 
 
@@ -75,7 +77,7 @@ def keep_alive(sock: Any) -> None:
     with contextlib.suppress(OSError):  # the peer may be gone already
         sock.setsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_KEEPALIVE, 1)
         for name, value in KEEP_ALIVE.items():
-            # Not every system has all three: on macOS, TCP_KEEPIDLE has another name.
+            # Not every system has all three options: on macOS, TCP_KEEPIDLE has another name.
             if hasattr(stdlib_socket, name):
                 sock.setsockopt(stdlib_socket.IPPROTO_TCP, getattr(stdlib_socket, name), value)
 
@@ -94,21 +96,23 @@ def cannot_listen(where: str, exc: OSError) -> OSError:
 def inherited_descriptors() -> list[int]:
     """Return the sockets that a service manager has handed over, and remove the environment variables that name them.
 
-    This is systemd's socket activation protocol, sd_listen_fds(3), which launchd wrappers and others use as well:
-    there are ``LISTEN_FDS`` sockets from descriptor 3 on, if ``LISTEN_PID`` is this process.
+    The protocol is systemd's socket activation, sd_listen_fds(3), which launchd wrappers and others use as well: there
+    are ``LISTEN_FDS`` sockets from descriptor 3 on, if ``LISTEN_PID`` is this process.
     """
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
-    # The process id guards against variables that were meant for a parent process, which has not removed them.
+    # Comparing the process id guards against variables that were meant for a parent process, which has not removed
+    # them.
     count = os.environ.get("LISTEN_FDS", "")
-    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # not for processes that this server starts
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # child processes must not see them
         os.environ.pop(name, None)
-    # `isdigit` alone would accept digits such as ², for which `int` fails.
+    # `isdigit` alone would accept digits such as ², for which `int` raises an exception.
     if not (count.isascii() and count.isdigit() and len(count) < 5):
         raise OSError(errno.EINVAL, f"can't listen: LISTEN_FDS must be a number, got {count!r}")
     descriptors = range(FIRST_INHERITED, FIRST_INHERITED + int(count))
     for descriptor in descriptors:
-        # The descriptors were inherited through `exec`; a process that a handler starts must not keep the port open.
+        # The descriptors stay open across `exec`, but a process that a handler starts must not inherit them, because it
+        # would keep the port open.
         os.set_inheritable(descriptor, False)
     return list(descriptors)
 
@@ -118,11 +122,14 @@ def _inherited(*families: int) -> list[trio.SocketListener]:
     if any(sock.family not in families for sock in sockets):
         for sock in sockets:
             sock.close()
-        raise OSError(errno.EINVAL, "can't listen: the service manager has handed over a socket of another kind")
+        raise OSError(
+            errno.EINVAL, "can't listen: the service manager has handed over a socket of the wrong address family"
+        )
     if sockets:
-        logger.info("listening on the sockets of the service manager: %d", len(sockets))
+        logger.info("listening on %d socket(s) passed by the service manager", len(sockets))
     for sock in sockets:
-        # The manager may only have bound the socket; if it listens already, this only sets the backlog.
+        # The service manager may only have bound the socket. If it is listening already, the call only sets the
+        # backlog.
         sock.listen(BACKLOG)
     return [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
 
@@ -147,8 +154,8 @@ async def listen_tcp(
         for listener in listeners:
             await stack.enter_async_context(listener)
         names = [listener.socket.getsockname() for listener in listeners]
-        # The bound addresses are judged instead of `host`: a name may resolve to any address, and a service manager
-        # chooses its own.
+        # The bound addresses are checked instead of `host`, because a name may resolve to any address, and a service
+        # manager chooses its own.
         for name in names:
             if not (tls or allow_remote or is_loopback(name[0])):
                 raise ValueError(
@@ -170,7 +177,8 @@ async def listen_unix(path: str | os.PathLike[str], mode: int) -> AsyncIterator[
     name = unix_path(path)
     listeners = _inherited(stdlib_socket.AF_UNIX)
     async with contextlib.AsyncExitStack() as stack:
-        # The files of inherited sockets belong to the service manager, which may hand them over again.
+        # No file is made or removed for inherited sockets: their files belong to the service manager, which may hand
+        # the sockets over again.
         if not listeners:
             sock = stack.enter_context(_socket_file(name, mode))
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock))]
@@ -182,22 +190,24 @@ async def listen_unix(path: str | os.PathLike[str], mode: int) -> AsyncIterator[
 @contextlib.contextmanager
 def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
     path = unix_path(os.path.abspath(path))  # the absolute path may be too long even if the relative one is not
-    # `bind` refuses any path that exists, even if the server that created it was killed.
+    # A file that a server has left behind is removed, because `bind` refuses any path that exists.
     _remove_stale(path)
     with stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as sock:
         try:
             sock.bind(path)
         except OSError as exc:
             raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from None
-        # At the end, only the device and inode show whether the file is still ours.
+        # When the block ends, only the device and the inode show whether the file is still the one that was made now.
         own = os.lstat(path)
         try:
-            # Until the socket listens, no client can connect, whatever permissions the umask has left.
+            # The permissions are set before the socket listens: until then no client can connect, whatever permissions
+            # the umask has left.
             os.chmod(path, mode)
             sock.listen(BACKLOG)
             yield sock
         finally:
-            # Only our own file is removed: another server may have taken the path in the meantime.
+            # The file is removed only if it is still our own, because another server may have taken the path in the
+            # meantime.
             with contextlib.suppress(OSError):
                 if os.path.samestat(own, os.lstat(path)):
                     os.unlink(path)
@@ -210,17 +220,18 @@ def _remove_stale(path: str) -> None:
         OSError: If another server is listening at the path, or something other than a socket is there.
     """
     try:
-        # `stat` would follow a symbolic link: the link would be taken to be the socket to which it points, and removed.
+        # `lstat` is used because `stat` would follow a symbolic link: the link would be taken for the socket to which
+        # it points, and removed.
         found = os.lstat(path)
     except OSError:
         return  # if the folder is missing, `bind` reports that
     if not stat.S_ISSOCK(found.st_mode):
         raise OSError(errno.EEXIST, f"can't listen on {path}: the path exists, but is not a socket")
     with stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as probe:
-        # `connect` must not wait, even if the backlog of the other server is full.
+        # `connect` must not wait, even if the backlog of the server at this path is full.
         probe.setblocking(False)
         try:
-            # Only a refused connection proves that no server listens.
+            # Only a refused connection proves that no server is listening.
             probe.connect(path)
         except ConnectionRefusedError:
             os.unlink(path)

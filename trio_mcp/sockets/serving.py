@@ -53,7 +53,7 @@ class SocketSettings(TypedDict, total=False):
     """The settings of `Server.serve_tcp` and `Server.serve_unix`, as keyword arguments.
 
     Attributes:
-        max_message_size: The longest line accepted from a client, in bytes; a longer one is refused and skipped.
+        max_message_size: The maximum length of a line from a client, in bytes; a longer line is refused and skipped.
         head_timeout: Seconds for the TLS handshake and the client's first message, counted from the connection's start.
         max_connections: How many connections may be open at once; further ones are closed.
         write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full.
@@ -92,14 +92,14 @@ async def serve_listeners(
     server = _Server(run, settings, tls)
     async with closing(server.interrupt), trio.open_nursery() as serving:
         async with trio.open_nursery() as accepting:
-            # There are two nurseries: cancelling this one closes the listeners, while connections continue in the
-            # other.
+            # Cancelling this inner nursery closes the listeners, while connections continue in the outer one.
             await accepting.start(partial(trio.serve_listeners, server.serve, listeners, handler_nursery=serving))
             started()
             await shutdown()
             accepting.cancel_scope.cancel("the server is ending")
         deadline = trio.current_time() + settings["grace"]
-        # The last responses are written after the grace, within a bound: a client that does not read could delay them.
+        # The last responses are written after the grace period, within a time limit, because a client that does not
+        # read could delay them.
         serving.cancel_scope.deadline = deadline + LAST_WORDS
         await server.end(deadline)
 
@@ -120,7 +120,7 @@ class _Server:
     async def serve(self, stream: trio.SocketStream) -> None:
         """Serve a connection from its acceptance to its end; a failure ends only this connection."""
         if self._ending or self._count >= self._settings["max_connections"]:
-            return  # trio closes it
+            return  # trio closes the connection
         self._count += 1
         try:
             await self._serve(stream)
@@ -135,7 +135,8 @@ class _Server:
             self._count -= 1
 
     async def _serve(self, accepted: trio.SocketStream) -> None:
-        # The TLS handshake and the first message share this deadline: a client gains nothing by being slow in both.
+        # The TLS handshake and the first message share this deadline, so that a client gains no time by being slow in
+        # both.
         deadline = trio.current_time() + self._settings["head_timeout"]
         metadata: dict[str, Any] = {}
         stream: trio.abc.Stream = accepted
@@ -148,7 +149,8 @@ class _Server:
             encrypted = trio.SSLStream(accepted, self._tls, server_side=True)
             if not await self._shake_hands(encrypted, deadline):
                 return
-            # The result is empty if no certificate was verified, so handlers never see one that anyone could have made.
+            # `getpeercert` returns an empty dictionary if no certificate was verified, so handlers never see a
+            # certificate that anyone could have made.
             if certificate := encrypted.getpeercert():
                 metadata["certificate"] = certificate
             stream = encrypted
@@ -157,7 +159,7 @@ class _Server:
         def opened(session: SocketSession) -> None:
             sessions.append(session)
             self._sessions.add(session)
-            # If the server had already begun to end, `end` has missed this session.
+            # If the server has already begun to end, `end` has missed this session, so closing the socket ends it.
             if self._ending:
                 accepted.socket.close()
 
@@ -174,7 +176,7 @@ class _Server:
         handshake = trio.CancelScope(deadline=deadline)
         self._handshakes.add(handshake)
         try:
-            # `end` can't cancel a handshake that succeeds at the same moment.
+            # `end` can't cancel a handshake that succeeds at the same moment, so `_ending` is checked as well.
             return await accept_tls(stream, handshake) and not self._ending
         finally:
             self._handshakes.discard(handshake)
@@ -182,7 +184,7 @@ class _Server:
     async def end(self, deadline: float) -> None:
         """End each connection when its requests under way have ended, or at the deadline."""
         self._ending = True
-        # During a handshake no request is under way, so it gets no grace.
+        # During a handshake no request is under way, so the handshake gets no grace period.
         for handshake in self._handshakes:
             handshake.cancel("the server is ending")
         async with trio.open_nursery() as nursery:
@@ -191,8 +193,8 @@ class _Server:
 
     async def _end(self, session: SocketSession, deadline: float) -> None:
         session.ending = True
-        # Telling the listeners is not limited by the grace: it has its own bound, and must happen even if the grace is
-        # short.
+        # Notifying the listeners is not limited by the grace period, because this step has its own bound, and must
+        # happen even if the period is short.
         await session.end_listening()
         with trio.CancelScope(deadline=deadline):
             await session.wait_idle()

@@ -1,4 +1,4 @@
-"""A link over a byte stream: one JSON text per line, as over stdio."""
+"""Opens a link over a byte stream, with one JSON text per line, as over stdio."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def stream_link(
     Args:
         stream: The stream. Unless it can close one direction alone (`trio.abc.HalfCloseableStream`), it is closed as a
             whole when this side has nothing more to send.
-        max_message_size: The longest line accepted from the peer, in bytes; a longer one is refused and skipped.
+        max_message_size: The maximum length of a line from the peer, in bytes; a longer line is refused and skipped.
         metadata: The metadata that handlers find in `Context.transport_metadata`, for example who the peer is.
 
     Raises:
@@ -87,18 +87,18 @@ async def stream_link(
 async def link_on_terms(
     stream: trio.abc.Stream, terms: PeerTerms, max_message_size: int, metadata: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Link]:
-    """Open a link like `stream_link`, on the given terms for the peer.
+    """Open a link as `stream_link` does, but on the given terms for the peer.
 
-    If the peer is guarded, and its first line is not a JSON object (an HTTP request line, most likely), the rest is
-    ignored and the link is lost.
+    If ``terms.guarded`` is set and the peer's first line is not a JSON object (an HTTP request line, most likely), all
+    further bytes are ignored and the link is lost.
     """
     decoder = LineDecoder(max_message_size)
     async with closing(partial(trio.aclose_forcefully, stream)):
-        # This is inside `closing`, because a cancellation here still has to close the stream.
+        # This checkpoint is inside `closing`, because a cancellation at this point still has to close the stream.
         await trio.lowlevel.checkpoint()
         lines = _Lines(DirectStream(stream, terms.write_timeout), decoder, terms, metadata)
-        # The channels are closed outside the nursery, whose tasks use them to the end. After that, a session that still
-        # waits gets an error.
+        # The channels are closed after the nursery has ended, because its tasks use them to the end. A session that
+        # still waits then gets an error.
         with lines.inbound, contextlib.closing(lines.outbound):
             async with background_nursery(lines.end) as nursery:
                 nursery.start_soon(lines.read)
@@ -128,9 +128,10 @@ async def first_line(
             chunk = await receive()
             if not chunk:
                 return data
-            at = len(data)  # so that each byte is searched only once, however small the chunks are
+            at = len(data)  # the search begins here, so each byte is searched only once
             data += chunk if data else chunk.lstrip()
-            # This is checked before the line is complete: a peer with another protocol gets no time to send more.
+            # The first byte is checked before the line is complete, so that a peer with another protocol gets no time
+            # to send more.
             if data and not data.startswith(b"{"):
                 raise _not_mcp(peer, data)
             end = data.find(b"\n", at)
@@ -143,7 +144,7 @@ async def first_line(
 
 
 def _not_mcp(peer: str, data: bytearray) -> TransportError:
-    # `repr` escapes line breaks, because a peer must not forge lines of the log.
+    # `repr` escapes line breaks, so that a peer can't forge lines of the log.
     excerpt = bytes(data[:40])
     error = TransportError(f"{peer} does not speak MCP: its first line begins with {excerpt!r}")
     logger.info("%s", error)
@@ -174,7 +175,8 @@ class _Lines:
         self.outbound.close()
         # The reader now drops what arrives, but continues to read: the peer may be blocked in a write.
         self._read_end.close()
-        # If the link is lost, the stream was closed forcefully: nothing can be written, and no end will arrive.
+        # If the link is lost, the stream was closed forcefully: nothing can be written, and the end of the peer's data
+        # will not arrive.
         if self._lost:
             return
         with trio.move_on_after(LAST_WORDS):
@@ -183,8 +185,8 @@ class _Lines:
             with self._last_words:
                 await self._written.wait()
             # Closing a socket with unread bytes resets the connection, and the peer might lose data that it has not
-            # read. So the peer gets the time to end its sending first; if it does that when we end ours, this takes no
-            # time.
+            # read. So the peer gets time to end its sending first; that takes no time if the peer does so as soon as we
+            # have ended ours.
             with trio.move_on_after(CLOSE_GRACE):
                 await self._wire.wait_for_lull()
 
@@ -200,13 +202,14 @@ class _Lines:
                 error = self._broken(exc)
             except trio.ClosedResourceError:
                 pass  # the writer has closed the stream as a whole
-        # A failed write ends the reading by the deadline of its scope, without an exception; but the link is lost.
+        # After a failed write, the reading ends at the deadline of its scope, without an exception, although the link
+        # is lost.
         if self._unwritten is not None:
             error = self._broken(self._unwritten)
         if error is not None:
             self._lost = True
-            # From here on sending fails, too, and does not wait for a peer that is gone. A peer that has only ended its
-            # sending learns that nothing more will come.
+            # From now on sending fails, too, instead of waiting for a peer that is gone. A peer that has closed only
+            # its sending side learns from the abort that nothing more will come.
             self.outbound.refuse()
             await self._wire.abort()
             # The report comes last, because it may have to wait until the session makes room.
@@ -221,7 +224,8 @@ class _Lines:
         await read_lines(self._wire.receive, self._decoder, self.inbound, self.outbound, self._metadata, start)
         while await self._wire.receive():
             pass  # the session has stopped reading, but the peer may have to write before it can leave
-        # Only clients have a hint: a server that closes first has refused the session or has ended.
+        # Only a client's terms include a hint. A client expects the server to stay connected, so if the server closes
+        # first, it has refused the session or shut down.
         if self._terms.hint is not None and not self._wire.ended:
             raise TransportError(f"{self._terms.peer} has closed the connection{'' if start else self._terms.hint}")
 
@@ -234,7 +238,7 @@ class _Lines:
             # From now on senders fail: they must not wait for a channel that is no longer emptied.
             self.outbound.refuse()
             self._unwritten = exc
-            # The peer's earlier messages are still read.
+            # Messages that the peer sent earlier are still read.
             self._reading.deadline = trio.current_time() + MOMENT
         self._written.set()
 

@@ -81,12 +81,12 @@ class DirectStream:
         Raises:
             trio.BrokenResourceError: If the stream breaks.
         """
-        # This is set before the end is sent: the peer may close at once in response, which must not count as a loss.
+        # `ended` is set before the end is sent: the peer may close at once in response, which must not count as a loss.
         self.ended = True
         if isinstance(self._stream, trio.abc.HalfCloseableStream):
             await self._stream.send_eof()
             return
-        # Other streams, above all TLS, close both directions at once, so bytes that have arrived are read before that.
+        # Other streams, above all TLS, close both directions at once, so bytes that have arrived are read first.
         with trio.move_on_after(CLOSE_GRACE):
             await self.wait_for_lull()
         await self._stream.aclose()

@@ -1,1 +1,1 @@
-"""Standard input and output: a server as a child process, or this process as a server."""
+"""Links over standard input and output: to a server as a child process, or from this process as the server."""

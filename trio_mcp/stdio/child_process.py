@@ -1,4 +1,4 @@
-"""Child processes: how one is started, how its output is read, and how its whole process group is ended.
+"""Starts child processes, reads their output, and ends their whole process groups.
 
 No process that the child has started survives `ChildProcess.end`, unless it has moved to another process group.
 """
@@ -35,7 +35,7 @@ KILL_MOMENT = 3.0
 is stuck in the kernel."""
 
 LAST_WORDS = 1024 * 1024
-"""How many bytes to read at most from a pipe after the process has exited: the largest size that a pipe can have
+"""The maximum number of bytes to read from a pipe after the process has exited: the largest size that a pipe can have
 without privileges (pipe(7))."""
 
 LONGEST_LINE = 8192
@@ -66,8 +66,8 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
             stderr=subprocess.PIPE,
             env=environment,
             cwd=params.cwd,
-            # With a process group of its own, the child's descendants get its signals, too, and a Ctrl-C in our
-            # terminal does not reach them.
+            # The child gets a process group of its own, so its signals also reach its descendants, and a Ctrl-C in our
+            # terminal reaches none of them.
             process_group=0,
         )
     except (OSError, ValueError) as exc:
@@ -80,7 +80,7 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
 def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> str:
     """Explain why the process could not be started: one errno can have several causes."""
     # ENOENT may be about the directory, the program, or the interpreter that a script names; so may EACCES. These
-    # checks only determine the text, so it does no harm if the file system has changed since.
+    # checks only determine the text, so it does no harm if the file system has changed in the meantime.
     command, cwd = params.command, params.cwd
     # A wrong `cwd` causes the same ENOENT, with the name of the program.
     if cwd is not None and not Path(cwd).is_dir():
@@ -124,7 +124,7 @@ class ChildProcess:
         self.pid = process.pid
         self.returncode: int | None = None
         self._process = process
-        # Once this is true, no more signals are sent, because the number may belong to another group.
+        # Once this is true, no more signals are sent, because the group's id may have been reused.
         self._group_gone = False
         # SIGTERM is sent only once, although several tasks may call `end`.
         self._terminated = False
@@ -134,8 +134,8 @@ class ChildProcess:
         returncode = await self._process.wait()
         if self.returncode is None:
             self.returncode = returncode
-            # Look for the group in the same step in which its leader was reaped: once the group is gone, too, its
-            # number may be given to another one, which must not get our signals.
+            # The group is looked for in the same step in which its leader was reaped: once the whole group is gone, its
+            # id may be given to another group, which must not get our signals.
             self._signal_group(0)
             self.stdout.end()
             self.stderr.end()
@@ -160,7 +160,8 @@ class ChildProcess:
                 await self._wait_for_group()
             raise
         finally:
-            # SIGTERM can be ignored, and descendants may have ignored everything until now.
+            # SIGTERM can be ignored, and descendants may have ignored everything until now, so SIGKILL ends whatever is
+            # left.
             if self._signal_group(signal.SIGKILL):
                 with trio.move_on_after(KILL_MOMENT, shield=True):
                     await self.wait()
@@ -198,8 +199,8 @@ class ChildProcess:
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
-            # If the process has not been reaped, it has moved to another group. Its own number can't belong to another
-            # process yet.
+            # If the process has not been reaped, it has moved to another group, so the signal goes to the process
+            # alone. Its own id can't belong to another process yet.
             if self.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, number)
@@ -226,7 +227,7 @@ class ChildOutput(trio.abc.ReceiveStream):
         self._waiting.cancel()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        # `end` cancels a wait that is under way; the code below then reads the rest in the pipe.
+        # `end` cancels a wait that is under way; then `receive_some` goes on to read what is left in the pipe.
         if not self._ended:
             with trio.CancelScope() as self._waiting:
                 return await self._stream.receive_some(max_bytes)
@@ -253,7 +254,7 @@ class ChildOutput(trio.abc.ReceiveStream):
 
 
 class StderrCopier:
-    """Copies a child's standard error to a sink until its end, in two tasks: one reads, and one delivers.
+    """Copies a child's standard error to a sink until the stream ends, in two tasks: one reads, and one delivers.
 
     Attributes:
         tail: The last lines that were read, whether or not the sink has taken them yet.
@@ -270,12 +271,13 @@ class StderrCopier:
         self._pending, self._taken = trio.open_memory_channel[bytes | HeldOutput](PENDING)
         self._rest = b""
         self._passing_on = False
-        # These lines are held back until the client knows the server's era.
+        # The lines that are held back until the client knows the server's era.
         self._held = HeldOutput(self._catch_up)
         probing = PROBING.get()
         if sink == "discard" or probing is None or not probing.hold(self._held):
             self._held.release()
-        # A limiter of its own: threads that wait for a slow terminal must not use up trio's default one.
+        # The copier has its own limiter, because threads that wait for a slow terminal must not use up Trio's default
+        # one.
         self._limiter = trio.CapacityLimiter(1)
 
     async def read(self) -> None:
@@ -312,8 +314,8 @@ class StderrCopier:
     def _can_hold(self) -> bool:
         """Return whether lines may be held back now; held lines are shown later, in order, or dropped."""
         if not self._held.begun:
-            # Holding does not begin in the middle of lines that were read together: a sink too slow to have taken them
-            # all gets every line.
+            # Holding does not begin while lines that were read together are still being passed on: a slow sink gets
+            # every one of them.
             if self._passing_on:
                 return False
             try:
@@ -327,7 +329,7 @@ class StderrCopier:
         try:
             return await self._stream.receive_some(LONGEST_LINE)
         except trio.BrokenResourceError:
-            return b""  # this is treated like the end
+            return b""  # a broken pipe is treated like its end
 
     async def _keep(self, lines: list[bytes]) -> None:
         # The tail is updated before the sink gets the lines: the error message needs the last lines even if the sink is
@@ -358,7 +360,7 @@ class StderrCopier:
 
     async def _show(self, lines: list[bytes]) -> None:
         if self._sink == "inherit" and lines:
-            # If cancelled, the thread is abandoned, because it may never return.
+            # On cancellation the thread is abandoned, because it may never return.
             shown = b"".join(self._before + each + b"\n" for each in lines)
             await trio.to_thread.run_sync(_write_stderr, shown, abandon_on_cancel=True, limiter=self._limiter)
         elif self._sink != "inherit":
@@ -370,7 +372,7 @@ class StderrCopier:
         try:
             await call_back(self._sink, line)
         except Exception:
-            logger.exception("the callback for standard error failed; it gets the next line as usual")
+            logger.exception("the callback for standard error failed; it will still be called with the next line")
 
 
 def _text(line: bytes) -> str:
@@ -398,7 +400,7 @@ def _waiting(taken: trio.MemoryReceiveChannel[bytes | HeldOutput]) -> Iterator[b
 
 
 def _write_stderr(data: bytes) -> None:
-    """Write to our standard error, in a thread: its reader may be slow, and must not block the event loop."""
+    """Write to our standard error, in a thread: a slow reader of it must not block the event loop."""
     try:
         while data:
             try:

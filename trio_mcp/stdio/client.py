@@ -35,12 +35,12 @@ async def stdio_client(
 
     When the block ends, the server's standard input is closed. The server has ``shutdown_grace`` seconds to exit; then
     its whole process group gets SIGTERM, and after the same time again, SIGKILL. On cancellation, SIGTERM is sent at
-    once, and SIGKILL a moment later. No process that the server started survives it, unless it has moved to another
-    process group.
+    once, and SIGKILL a moment later. No process that the server started survives the block, unless it has moved to
+    another process group.
 
     Args:
         params: The program to start, with its arguments and settings.
-        max_message_size: The longest line accepted from the server, in bytes; a longer one is skipped.
+        max_message_size: The maximum length of a line from the server, in bytes; a longer line is skipped.
 
     Raises:
         TypeError: If ``params`` is not a `StdioServerParameters`.
@@ -89,7 +89,8 @@ class _Connection:
         # Closing a server's standard input tells it to exit (`basic/transports/stdio`, Shutdown).
         self.outbound.close()
         await self._child.end(self._params.shutdown_grace)
-        # After this the nursery cancels the tasks; the last lines that the child wrote should still reach the sink.
+        # When this method returns, the nursery cancels the tasks, but the last lines that the child wrote should still
+        # reach the sink.
         with trio.move_on_after(EXIT_MOMENT):
             await self._stderr.ended.wait()
 
@@ -101,7 +102,7 @@ class _Connection:
                 while await stdout.receive_some():
                     pass  # the session has stopped reading, but a server that is blocked in a write could not exit
             except trio.BrokenResourceError:
-                pass  # this is treated like the end
+                pass  # a broken pipe is treated like its end
         self._output_ended.set()
         self._something_ended.set()
 
@@ -139,7 +140,7 @@ class _Connection:
     def _cause(self) -> TransportError:
         command = shlex.join(map(as_written, [self._params.command, *self._params.args]))
         tail = "\n".join(self._stderr.tail)
-        # In this case only standard input has ended: the process is running and can still write.
+        # If neither the process nor its output has ended, only standard input was closed.
         if self._child.returncode is None and not self._output_ended.is_set():
             said = f"; its standard error ends with:\n{tail}" if tail else ""
             return TransportError(f"the server process {command!r} closed its standard input{said}")

@@ -1,4 +1,4 @@
-"""The parameters with which to start a server that communicates over its standard streams."""
+"""Defines and checks the parameters with which to start a server that communicates over its standard streams."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def default_environment() -> dict[str, str]:
 
 def _no_null(name: str, *values: str) -> None:
     """Check that no value contains a null character."""
-    # Such a character would end the string in the system call (`execve`).
+    # A null character would end the string in the system call (`execve`).
     for value in values:
         if "\0" in value:
             raise ValueError(f"{name} must not contain a null character, got {value!r}")
@@ -65,9 +65,9 @@ def _check_env(instance: object, attribute: attrs.Attribute[Any], value: Any) ->
         raise TypeError("env must map strings to strings")
     for name, content in value.items():
         if not name or "=" in name or "\0" in name:
-            raise ValueError(f"env has a name that a variable can't have: {name!r}")
+            raise ValueError(f"env contains {name!r}, which can't be the name of an environment variable")
         if "\0" in content:
-            raise ValueError(f"env must not contain a null character, as {name!r} does")
+            raise ValueError(f"env: the value of {name!r} must not contain a null character")
 
 
 def _check_cwd(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:

@@ -21,11 +21,12 @@ __all__ = ["PROBING", "HeldOutput", "Probing"]
 PROBE = b"server/discover"
 
 MAX_HELD = 64 * 1024
-"""How many bytes are held back at most. Chosen: nine times what the official Python SDK 1.30 prints about the probe."""
+"""How many bytes are held back at most (an arbitrary choice: nine times what the official Python SDK 1.30 prints
+about the probe)."""
 
 
 class HeldOutput:
-    """The output of one server that is held back, from the first lines about the probe until its era is known.
+    """Holds back a server's output, from the first lines about the probe until the server's era is known.
 
     Args:
         catch_up: Reads what the server has already printed, and passes it to `add`.
@@ -42,7 +43,8 @@ class HeldOutput:
         self.begun = False
         self._catch_up = catch_up
         self._room = MAX_HELD
-        # The range of the lines about the probe: from those read together with its name, up to the response.
+        # The range of the lines about the probe: it begins with the lines that were read together with the probe's
+        # name, and ends when the response arrives.
         self._begin: int | None = None
         self._end: int | None = None
 
@@ -98,7 +100,7 @@ class Probing:
         try:
             yield
         except RequestTimeout:
-            # The server may still be starting, and its lines may say why that takes so long.
+            # The server may still be starting, and its lines may say why it takes so long.
             self.end()
             raise
         finally:

@@ -1,4 +1,4 @@
-"""The server's end of stdio: standard input and output, which carry messages and nothing else.
+"""The server's end of stdio: exchanges messages with the client over this process's standard input and output.
 
 A server must not write anything but messages to its stdout (`basic/transports/stdio`). Therefore the streams to the
 client are moved to private descriptors, and what other code and child processes print goes to standard error.
@@ -39,19 +39,19 @@ async def stdio_server(
     between the messages. On cancellation, the block ends at once, even while waiting for input.
 
     Args:
-        max_message_size: The longest line accepted from the client, in bytes; a longer one is refused and skipped.
+        max_message_size: The maximum length of a line from the client, in bytes; a longer line is refused and skipped.
         exit_grace: Seconds within which the block must be left once the link has ended; after that the process exits
             at once with status 1, without any cleanup, so that code that can't be cancelled does not outlive the client
-            forever. This is meant for the main program of a process. None sets no limit.
+            forever. The limit is meant for the main program of a process. None sets no limit.
 
     Raises:
-        LocalProtocolError: If this process already serves its standard streams.
+        LocalProtocolError: If this process is already serving its standard streams.
         TransportError: If standard input or output is closed; or, at the end of the block, if one of them has failed
             for a reason other than that the client has left, such as a full disk.
     """
     check_on_trio()
     check_pipes()
-    decoder = LineDecoder(max_message_size)  # first, so that an invalid limit is refused before anything is touched
+    decoder = LineDecoder(max_message_size)  # refuses an invalid limit, so it is made first
     await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
         inbound, read = open_direct_channel(BUFFER)
@@ -78,7 +78,7 @@ async def stdio_server(
             except trio.BrokenResourceError as exc:
                 outbound.refuse()
                 # Handling further requests would be useless.
-                reading.cancel("the client does not read the responses")
+                reading.cancel("the client is not reading the responses")
                 await lose("standard output can't be written", exc)
             written.set()
 
@@ -89,7 +89,9 @@ async def stdio_server(
                 failures.append(TransportError(f"{what}: {cause}"))
             await hand_on(
                 inbound,
-                TransportFailure(TransportError(f"{'the client has closed its end' if gone else what}: {cause}")),
+                TransportFailure(
+                    TransportError(f"{'the client has closed the connection' if gone else what}: {cause}")
+                ),
             )
             inbound.close()
             deserted()
@@ -106,7 +108,7 @@ async def stdio_server(
                 nursery.start_soon(writer)
                 nursery.start_soon(reader)
                 yield Link(read, outbound)
-        # The failure is raised only here, so that the session, which has got it as a message, first ends in an orderly
+        # The failure is raised only here, so that the session, which receives it as a message, first ends in an orderly
         # way.
         if failures:
             raise failures[0]
@@ -116,14 +118,14 @@ async def stdio_server(
 def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
     """Yield a function that starts the countdown to a forced exit of the process; leaving the block stops it."""
 
-    # A thread runs even if a handler blocks the event loop. It calls `os._exit`, because `sys.exit` would wait for that
-    # handler.
+    # A thread runs even if a handler blocks the event loop. It calls `os._exit`, because `sys.exit` would end only the
+    # thread.
     def give_up() -> None:
         logger.error("the client has left, but requests are still running after %g seconds: ending the process", grace)
         os._exit(1)
 
     timer = threading.Timer(grace or 0, give_up)
-    # If the thread were not a daemon, a process that ends in time would have to wait for it.
+    # If the thread were not a daemon, a process that ends in time would have to wait for the thread.
     timer.daemon = True
 
     def start() -> None:

@@ -1,4 +1,4 @@
-"""This process's standard input and output as streams: moved to private descriptors, and replaced by harmless ones.
+"""Moves this process's standard input and output to private descriptors, and reads and writes those as streams.
 
 Some descriptors can be made non-blocking, so that trio reads and writes them. Others must be left as they are, because
 other processes share their file description; `SharedStream` reads and writes them in threads.
@@ -24,7 +24,7 @@ __all__ = ["SharedStream", "is_pollable", "private_streams"]
 
 T = TypeVar("T")
 
-# This is global, because a process has only one descriptor 0 and one descriptor 1.
+# The flag is global, because a process has only one descriptor 0 and one descriptor 1.
 _in_use = False
 
 
@@ -41,12 +41,12 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
     """
     global _in_use
     if _in_use:
-        raise LocalProtocolError("this process already serves its standard streams")
+        raise LocalProtocolError("this process is already serving its standard streams")
     for fd, name in enumerate(("input", "output")):
         if not _is_open(fd):
-            raise TransportError(f"there is no standard {name} to serve: it is closed")
+            raise TransportError(f"can't serve over standard {name}: it is closed")
     _flush()  # text that was printed before the block belongs to the old standard output
-    with contextlib.ExitStack() as cleanup:  # undone in reverse order
+    with contextlib.ExitStack() as cleanup:  # the callbacks run in reverse order
         # The private copies are made before the replacements, which overwrite the originals.
         stdin, stdout = _take(0, cleanup), _take(1, cleanup)
         null = os.open(os.devnull, os.O_RDWR)
@@ -63,7 +63,8 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
             cleanup.callback(os.close, kept)
             cleanup.callback(os.dup2, kept, fd)
             os.dup2(replacement, fd)
-        # The last callback runs first, so that text printed inside the block goes to standard error, not to the client.
+        # This callback is added last and so runs first: text printed inside the block must go to standard error, not to
+        # the client.
         cleanup.callback(_flush)
         _in_use = True
         try:
@@ -133,7 +134,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
         mode = os.fstat(fd).st_mode
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
         self._fd = fd
-        self._limiter = trio.CapacityLimiter(2)  # one thread to read and one to write, which wait for no other threads
+        self._limiter = trio.CapacityLimiter(2)  # one thread reads and one writes; neither waits for others
         # This lock guards `_users` and `_closed`, because threads use them, too.
         self._lock = threading.Lock()
         self._users = 0
@@ -200,7 +201,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
 
     def close(self) -> None:
         if not self._closed:
-            # This wakes tasks that wait for the descriptor; they raise ClosedResourceError.
+            # `notify_closing` wakes the tasks that wait for the descriptor; these tasks raise ClosedResourceError.
             trio.lowlevel.notify_closing(self._fd)
             with self._lock:
                 self._closed = True

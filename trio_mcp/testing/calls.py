@@ -1,4 +1,4 @@
-"""A recorder of the requests that a server gets, for tests of the code that sends them."""
+"""Records the requests that a server gets, for tests of the code that sends them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class CallRecorder:
     async def __call__(
         self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
-        # These are copies: functions and other middleware may change what they get.
+        # The recorder keeps copies, because functions and other middleware may change what they get.
         params = {key: copy.deepcopy(value) for key, value in context.params.items() if key != "_meta"}
         call = self._resumed(context.method, params)
         if call is None:
@@ -83,7 +83,7 @@ class CallRecorder:
         try:
             result = await call_next()
         except BaseException as exc:
-            # Questions from an earlier attempt are not the outcome of the request.
+            # A result from an earlier attempt, which asked for input, is not the outcome of the request.
             call.error, call.result = exc, None
             raise
         call.result = copy.deepcopy(result)

@@ -1,4 +1,4 @@
-"""Fixtures for tests with pytest-trio."""
+"""Makes fixtures for tests with pytest-trio."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def client_fixture(
         TypeError: If neither or both of ``target`` and ``fixture`` are given, or an option is unknown.
     """
     if (target is None) == (fixture is None):
-        raise TypeError("client_fixture() takes a target, or the name of a fixture that returns one")
+        raise TypeError("client_fixture() takes exactly one of target and fixture")
     refuse_unknown(client_fixture, options, ClientOptions)
 
     async def client(**needed: Any) -> AsyncIterator[Client]:

@@ -5,7 +5,7 @@ that it uses. The keys of ``_meta`` stay in :mod:`trio_mcp.types.meta`, because 
 only with that module's name.
 """
 
-# One import for each module; isort would write one for each name.
+# Each module is imported once, with all its names; isort would write one import for each name.
 # ruff: noqa: I001
 from typing import TYPE_CHECKING
 

@@ -24,14 +24,15 @@ from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["Number", "Span", "WireModel", "always", "class_span", "field_span", "make", "only", "since", "until"]
 
-# JSON numbers keep their type: 50 stays an int and 0.5 a float. Strict, because pydantic would accept True as 1.
+# JSON numbers keep their type: 50 stays an int and 0.5 a float. Both types are strict, because pydantic would otherwise
+# accept True as 1.
 Number = Annotated[int, Strict()] | Annotated[float, Strict()]
 
-# The entry of a field's `json_schema_extra` for the field's revisions: pydantic keeps it with the field, and ignores it
-# in validation.
+# The entry of a field's `json_schema_extra` that holds the field's revisions: pydantic keeps it with the field, but
+# ignores it in validation.
 _SPAN_KEY = "revisions"
 
-# A row for each field: its name, its wire name, how its value is converted, and how None is handled.
+# A row for each field: its name, its wire name, the way to convert its value, and the way to handle None.
 _Plan = tuple[tuple[str, str, int, int], ...]
 
 
@@ -92,8 +93,8 @@ def only(revision: str, *, required: bool | str = False) -> Any:
     return _field((revision,), required)
 
 
-# The names that don't follow the rule: pydantic refuses a leading underscore, Python a dollar sign, and a field called
-# `schema` would shadow a method of BaseModel.
+# The wire names that `_wire_name` can't derive by its rule: pydantic refuses a leading underscore, Python refuses a
+# dollar sign, and a field called `schema` would shadow a method of BaseModel.
 _IRREGULAR = {"meta": "_meta", "schema_": "$schema"}
 
 
@@ -132,7 +133,7 @@ class WireModel(BaseModel):
     ) -> None:
         super().__init_subclass__(**kwargs)
         cls._span = Span(_between(only or since, only or until))
-        cls._plan = None  # not the parent's: a subclass has more fields
+        cls._plan = None  # the parent's plan would not do: a subclass has more fields
 
     def to_wire(self) -> dict[str, Any]:
         """Return the model as plain JSON data, with the schema's names, and without optional fields that are None.
@@ -140,8 +141,8 @@ class WireModel(BaseModel):
         A null is kept where it has a meaning: in required fields, in fields declared with ``null=True`` that were set
         explicitly, and in unknown fields.
         """
-        # Written by hand, with a plan for each class: `model_dump` would copy nested plain data, and can't know which
-        # nulls to keep.
+        # The conversion is written by hand, with a plan for each class: `model_dump` would copy nested plain data, and
+        # can't know which nulls to keep.
         wire: dict[str, Any] = {}
         values = self.__dict__
         for name, alias, mode, null in self._plan or _make_plan(type(self)):
@@ -173,8 +174,8 @@ class WireModel(BaseModel):
 def make(model: type[ModelT], **values: Any) -> ModelT:
     """Make the same model as ``model(**values)``, but build no validator if there is nothing to validate.
 
-    Building a validator takes longer than making all the other models of a server. It is not needed if each value has
-    exactly the type that its field declares, or is None where the field allows that.
+    Building a validator takes longer than making all the other models of a server. No validator is needed if each value
+    has exactly the type that its field declares, or is None where the field allows that.
 
     Args:
         model: A model whose fields have no constraints or validators of their own, except inside their types.
@@ -184,7 +185,7 @@ def make(model: type[ModelT], **values: Any) -> ModelT:
     fits = all(name in fields and _is_of(fields[name].annotation, value) for name, value in values.items())
     if not fits or any(field.is_required() and name not in values for name, field in fields.items()):
         return model(**values)
-    # The validator copies dicts, so they are copied here as well.
+    # The validator copies dicts, so this function copies them as well.
     copies: dict[str, Any] = {name: dict(value) if type(value) is dict else value for name, value in values.items()}
     return model.model_construct(**copies)
 
@@ -198,12 +199,13 @@ def _is_of(annotation: Any, value: Any) -> bool:
     return (kind is str or kind is types.NoneType or issubclass(kind, WireModel)) and kind in kinds
 
 
-# How a value is converted, and how None is handled.
+# The ways to convert a value, and the ways to handle None.
 _PLAIN, _NESTED = range(2)
 _DROP, _KEEP, _KEEP_IF_SET = range(3)
 
 
-# Values of any other type are returned unchanged. Those that JSON can't express cause an error of the encoder later.
+# Values of any type not named in this function are returned unchanged. If JSON can't express such a value, the encoder
+# raises an error later.
 def _plain(value: Any) -> Any:
     if isinstance(value, WireModel):
         return value.to_wire()
@@ -215,10 +217,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-# The plan is made when the class is first converted: its fields are complete only then, and most models are never
-# converted.
+# The plan is made when an instance of the class is first converted: only then are the fields complete, and most models
+# are never converted.
 def _make_plan(cls: type[WireModel]) -> _Plan:
-    # This resolves annotations that name classes which were not defined yet.
+    # This resolves annotations with names of classes that were defined only after this class.
     if not cls.__pydantic_fields_complete__:
         cls.model_rebuild()
     name_of: Any = cls.model_config["alias_generator"]

@@ -2,7 +2,7 @@
 
 Schemas before 2025-11-25 describe a request as its method and params; since then it includes the JSON-RPC envelope.
 
-These are kept apart from :mod:`trio_mcp.types.common`, because a server can list its tools without them.
+These classes are kept apart from :mod:`trio_mcp.types.common`, because a server can list its tools without them.
 """
 
 from typing import Any, Literal
@@ -36,7 +36,7 @@ class BaseMetadata(WireModel, since="2025-06-18"):
     """The base of constructs with a name for programs and a title for people."""
 
     name: str
-    # Shown instead of the name, if present.
+    # The title is shown instead of the name, if it is present.
     title: str | None = since("2025-06-18")
 
 
@@ -60,7 +60,7 @@ class Annotations(WireModel):
 class RequestParams(WireModel):
     """The parameters of any request; in the modern era ``_meta`` declares the client and the revision."""
 
-    # This is optional in Python, because sessions fill it in.
+    # The field is optional in Python, because sessions fill it in.
     meta: dict[str, Any] | None = always(required="2026-07-28")
 
 
@@ -74,12 +74,12 @@ class PaginatedRequestParams(RequestParams):
 class InputResponseRequestParams(WireModel, since="2026-07-28"):
     """The parameters of a request to which the server may reply with questions; the client then sends it again.
 
-    The answers are plain data here, because their types follow from the questions; see
+    This class has the answers as plain data, because their types follow from the questions; see
     :mod:`trio_mcp.types.input_required`.
     """
 
     meta: dict[str, Any] | None = always(required="2026-07-28")
-    # The answers, under the keys of the questions.
+    # The answers to the server's questions, each under the key of its question.
     input_responses: dict[str, Any] | None = since("2026-07-28", models=True)
     # The server's state, passed back as it was received.
     request_state: str | None = since("2026-07-28")
@@ -113,7 +113,7 @@ class EmbeddableRequestMessage(WireModel):
 
     method: str
     params: Any = always(models=True)
-    # Only a message has an envelope. 2025-11-25 is the only revision that both sends these requests as messages and
+    # Only a message has an envelope, and 2025-11-25 is the only revision that both sends these requests as messages and
     # describes envelopes in its schema.
     jsonrpc: Literal["2.0"] | None = only("2025-11-25", required=True)
     id: RequestId | None = only("2025-11-25", required=True)
@@ -160,7 +160,7 @@ class PaginatedResult(WireModel):
 
     meta: dict[str, Any] | None = None
     result_type: ResultType | None = since("2026-07-28", required=True)
-    # Absent on the last page.
+    # The cursor is absent on the last page.
     next_cursor: Cursor | None = None
 
 
@@ -169,7 +169,7 @@ class CacheableResult(WireModel, since="2026-07-28"):
 
     meta: dict[str, Any] | None = None
     result_type: ResultType | None = since("2026-07-28", required=True)
-    # Milliseconds; with 0 the result is stale at once.
+    # The time in milliseconds; if it is 0, the result is stale at once.
     ttl_ms: int | None = since("2026-07-28", required=True)
     cache_scope: CacheScope | None = since("2026-07-28", required=True)
 

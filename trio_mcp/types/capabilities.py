@@ -30,17 +30,17 @@ class RootsCapability(WireModel):
 class SamplingCapability(WireModel):
     """The client can query its language model for the server."""
 
-    # The client can add context from MCP servers to the prompt: `includeContext` other than "none".
+    # The client can add context from MCP servers to the prompt, so `includeContext` may be other than "none".
     context: dict[str, Any] | None = since("2025-11-25")
-    # The client can give the model tools to use: `tools` and `toolChoice`.
+    # The client can give the model tools to use, so `tools` and `toolChoice` are allowed.
     tools: dict[str, Any] | None = since("2025-11-25")
 
 
 class ElicitationCapability(WireModel, since="2025-06-18"):
-    """The client can ask its user for input: only with forms if it declares neither field, as in 2025-06-18."""
+    """The client can ask its user for input: only with forms if neither field is declared, as in 2025-06-18."""
 
     form: dict[str, Any] | None = since("2025-11-25")
-    # A server may send the user to a URL only if this is declared.
+    # A server may send the user to a URL only if the client declares this field.
     url: dict[str, Any] | None = since("2025-11-25")
 
 

@@ -1,4 +1,4 @@
-"""The parts of tools and of a server's name that other constructs share; see `trio_mcp.types.bases` for the rest."""
+"""The parts of tools and of a server's name that other constructs share; more are in `trio_mcp.types.bases`."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -23,7 +23,8 @@ __all__ = [
     "Role",
 ]
 
-# Strict: a boolean, a float or null is not a valid identifier, although Python treats True as 1.
+# The ints and strings of an id are strict, because a boolean or a float is not a valid id, although Python treats True
+# as 1.
 RequestId = Annotated[int, Strict()] | Annotated[str, Strict()]
 ProgressToken = Annotated[int, Strict()] | Annotated[str, Strict()]
 
@@ -38,7 +39,8 @@ Cursor = str
 ResultType = str
 INPUT_REQUIRED: Final = "input_required"
 
-# Plain aliases: the data has been parsed as JSON, so validating it once more could not find anything.
+# The JSON types are plain aliases: the data has been parsed as JSON, so validating it once more could not find
+# anything.
 JSONValue = Any
 JSONObject = dict[str, Any]
 JSONArray = list[Any]
@@ -55,7 +57,7 @@ class Icon(WireModel, since="2025-11-25"):
     theme: IconTheme | None = None
 
 
-# The whole list is tried first, because all its icons are nearly always well-formed.
+# The whole list is validated first, because nearly always all its icons are well-formed.
 def _readable_icons(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     try:
         return validate(value)
@@ -72,20 +74,21 @@ def _readable_icons(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
 
 
 ReadableIcons = Annotated[list[Icon], WrapValidator(_readable_icons)]
-"""A list of icons without the malformed ones, so that a bad icon does not cost the whole list of tools."""
+"""A list of icons without the malformed ones, so that a bad icon does not make a whole list of tools invalid."""
 
 
 class Described(WireModel):
     """The base of constructs with a name and icons: `BaseMetadata` and `Icons` in one."""
 
-    # One class, not two bases, because those exist only in later revisions than the constructs derived from this one.
+    # This is one class rather than two bases, because `BaseMetadata` and `Icons` exist only in later revisions than the
+    # constructs derived from this class.
     icons: ReadableIcons | None = since("2025-11-25")
     name: str
     title: str | None = since("2025-06-18")
 
 
 class Implementation(Described):
-    """The name and version of the software of a client or server; self-reported, so don't base decisions on it."""
+    """The name and version of the software of a client or server; self-reported, so don't base decisions on them."""
 
     # The version is free text, and not necessarily comparable.
     version: str

@@ -33,7 +33,7 @@ class ResourceTemplateReference(WireModel):
     uri: str
 
 
-# The name in the schemas until 2025-03-26.
+# The schemas until 2025-03-26 use this name.
 ResourceReference = ResourceTemplateReference
 
 

@@ -34,7 +34,7 @@ class ImageContent(WireModel):
     """A block with an image."""
 
     type: Literal["image"] = "image"
-    # Base64, kept as text because most programs only pass it on.
+    # The image in Base64, kept as text because most programs only pass it on.
     data: str
     mime_type: str
     annotations: Annotations | None = None
@@ -45,7 +45,7 @@ class AudioContent(WireModel, since="2025-03-26"):
     """A block with audio."""
 
     type: Literal["audio"] = "audio"
-    # Base64, as in an image.
+    # The audio in Base64, kept as text like an image.
     data: str
     mime_type: str
     annotations: Annotations | None = None
@@ -91,13 +91,13 @@ class ToolResultContent(WireModel, since="2025-11-25"):
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: str
     content: list[ContentBlock]
-    # null=True, because any JSON value is allowed, and null is one.
+    # A null is kept, because the content may be any JSON value, including null.
     structured_content: Any = since("2025-11-25", null=True)
     is_error: bool | None = None
     meta: dict[str, Any] | None = None
 
 
-# The content of a sampling message: no resources, but tool calls and their results.
+# A sampling message contains no resources, but it may contain tool calls and their results.
 SamplingMessageContentBlock = Annotated[
     TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent, Field(discriminator="type")
 ]

@@ -40,7 +40,7 @@ __all__ = [
 
 
 class _Field(WireModel, since="2025-06-18"):
-    # Shown to the user as the field's label.
+    # The title is shown to the user as the field's label.
     title: str | None = None
     description: str | None = None
 
@@ -76,7 +76,7 @@ class LegacyTitledEnumSchema(_Field, since="2025-06-18"):
 
     type: Literal["string"] = "string"
     enum: list[str]
-    # The titles, in the order of `enum`; not part of JSON Schema.
+    # The titles, in the order of `enum`; the keyword is not part of JSON Schema.
     enum_names: list[str] | None = None
     default: str | None = since("2025-11-25")
 
@@ -202,7 +202,7 @@ class ElicitRequestFormParams(WireModel, since="2025-06-18"):
     mode: Literal["form"] | None = since("2025-11-25")
     message: str
     requested_schema: RequestedSchema
-    # Asks the client to run the elicitation as a task; see `trio_mcp.types.tasks`.
+    # If this field is present, it asks the client to run the elicitation as a task; see `trio_mcp.types.tasks`.
     task: TaskMetadata | None = only("2025-11-25")
     meta: dict[str, Any] | None = until("2025-11-25")
 
@@ -213,13 +213,13 @@ class ElicitRequestURLParams(WireModel, since="2025-11-25"):
     mode: Literal["url"] = "url"
     message: str
     url: str
-    # The notification that the user is done, which exists in this revision only, names this id.
+    # The notification that the user is done names this id; both exist in 2025-11-25 only.
     elicitation_id: str | None = only("2025-11-25", required=True)
     task: TaskMetadata | None = only("2025-11-25")
     meta: dict[str, Any] | None = until("2025-11-25")
 
 
-# A function chooses the model, because an absent mode means "form": revisions before 2025-11-25 don't have it.
+# A function chooses the model, because an absent mode means "form": revisions before 2025-11-25 don't have the field.
 def _mode(params: Any) -> str:
     mode = params.get("mode") if isinstance(params, dict) else getattr(params, "mode", None)
     return "form" if mode is None else str(mode)
@@ -242,7 +242,7 @@ class ElicitResult(WireModel, since="2025-06-18"):
     """The user's decision, and the form's data if the user has accepted."""
 
     action: ElicitAction
-    # This is also None after an elicitation by URL.
+    # The form's data; None if the user has not accepted, and after an elicitation by URL.
     content: dict[str, Any] | None = None
     meta: dict[str, Any] | None = until("2025-11-25")
 

@@ -65,14 +65,14 @@ __all__ = [
 class Error(WireModel):
     """The error object of a JSON-RPC response."""
 
-    # See `trio_mcp.types.error_codes`.
+    # The codes are those of `trio_mcp.types.error_codes`, or an application's own.
     code: int
     message: str
-    # Any JSON value. As null is one, it differs from an absent field.
+    # The data may be any JSON value. Null is one, so a null differs from an absent field.
     data: Any = always(null=True)
 
 
-# The name in the official SDK.
+# The official SDK uses this name.
 ErrorData = Error
 
 
@@ -116,7 +116,7 @@ class JSONRPCErrorResponse(WireModel):
     error: Error
 
 
-# The name in the schemas until 2025-06-18.
+# The schemas until 2025-06-18 use this name.
 JSONRPCError = JSONRPCErrorResponse
 
 JSONRPCResponse = JSONRPCResultResponse | JSONRPCErrorResponse
@@ -229,7 +229,7 @@ class URLElicitationRequiredError(JSONRPCErrorResponse, only="2025-11-25"):
     error: URLElicitationRequiredErrorObject
 
 
-# This tags the results of methods that may ask for input. It is a function, because an absent `resultType` means
+# Tells apart the results of methods that may ask for input. It is a function, because an absent `resultType` means
 # "complete".
 def _kind(result: Any) -> str:
     asks = isinstance(result, InputRequiredResult) or (

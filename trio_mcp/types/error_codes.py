@@ -19,28 +19,28 @@ __all__ = [
     "URL_ELICITATION_REQUIRED",
 ]
 
-# JSON-RPC 2.0, section 5.1.
+# The following codes are those of JSON-RPC 2.0, section 5.1.
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
-# This includes a method that exists, but not in the revision of the request.
+# This code also stands for a method that exists, but not in the revision of the request.
 METHOD_NOT_FOUND: Final = -32601
-# This includes the name of a tool or a prompt that does not exist.
+# This code also stands for a tool or a prompt that does not exist.
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
-# Legacy revisions only: in 2026-07-28 a resource that does not exist is INVALID_PARAMS.
+# Only legacy revisions use this code: in 2026-07-28, the code for a resource that does not exist is INVALID_PARAMS.
 RESOURCE_NOT_FOUND_LEGACY: Final = -32002
 
-# 2025-11-25 only: the user has to visit the listed URLs before the client may try again.
+# Only 2025-11-25 has this code: the user has to visit the listed URLs before the client may try again.
 URL_ELICITATION_REQUIRED: Final = -32042
 
-# Since 2026-07-28.
+# The following codes exist since 2026-07-28.
 HEADER_MISMATCH: Final = -32020
-# This includes an extension that the client has not declared.
+# This code also stands for an extension that the client has not declared.
 MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
 # The error's data lists the revisions that the server serves, so that the client can choose another.
 UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 
-# Our own code, as MCP has none for this: the receiver is at its limit of requests, and the sender may try again later.
-# The code is outside -32768..-32000, which JSON-RPC reserves.
+# This code is our own, because MCP has none for a receiver that is at its limit of requests; the sender may try again
+# later. The code is outside -32768..-32000, which JSON-RPC reserves.
 OVERLOADED: Final = -31429

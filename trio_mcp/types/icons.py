@@ -1,7 +1,7 @@
-"""Check icons, pick the one that fits best, and decode data: URIs (since 2025-11-25, `basic`, "icons").
+"""Checks icons, picks the one that fits best, and decodes data: URIs (since 2025-11-25, `basic`, "icons").
 
 Loading an https: icon is left to the application: it must send no credentials, should load only from the server's own
-origin, and must follow no redirect to another. `image_type` identifies the bytes that it has loaded.
+origin, and must follow no redirect to another origin. `image_type` identifies the type of the loaded bytes.
 """
 
 import base64
@@ -18,11 +18,11 @@ __all__ = ["RASTER_TYPES", "checked_icons", "decode_icon", "icon_problem", "imag
 RASTER_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif"})
 """The image types that can't contain code; SVG can."""
 
-# A scheme and visible ASCII (RFC 3986, section 3.1); the rest is checked below, by scheme.
+# A scheme and visible ASCII (RFC 3986, section 3.1); `icon_problem` checks the rest, which depends on the scheme.
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):[!-~]+")
 _DATA: Final = re.compile(r"data:(image/[a-z0-9.+-]+)(?:;[^,;]+)*;base64,([A-Za-z0-9+/=%]+)", re.IGNORECASE)
 _MIME_TYPE: Final = re.compile(r"image/[a-z0-9.+-]+", re.IGNORECASE)
-# A number has at most five digits, so that a hostile server can't make it huge.
+# A number may have at most five digits, so that a hostile server can't make it huge.
 _SIZE: Final = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 
 
@@ -42,7 +42,7 @@ def icon_problem(icon: Icon) -> str | None:
     try:
         url = urlsplit(icon.src)
         bad = not url.hostname or url.username is not None
-    except ValueError:  # such as an unclosed bracket of an IPv6 address
+    except ValueError:  # the URL is malformed: for example, an IPv6 address has no closing bracket
         bad = True
     return "its src must be a URL with a host and without credentials" if bad else None
 
@@ -52,7 +52,7 @@ def checked_icons(icons: Iterable[Icon], what: str) -> list[Icon]:
 
     Args:
         icons: The icons.
-        what: The object that they are declared for, for the error message.
+        what: The object that the icons are declared for, for the error message.
 
     Raises:
         TypeError: If ``icons`` is not a list of `Icon`.
@@ -72,7 +72,7 @@ def checked_icons(icons: Iterable[Icon], what: str) -> list[Icon]:
             problem = f"its mime_type {icon.mime_type[:50]!r} is not an image type"
         for size in icon.sizes or ():
             if problem is None and not _SIZE.fullmatch(size):
-                problem = f"its size {size[:50]!r} is neither 'any' nor like '48x48'"
+                problem = f"its size {size[:50]!r} is neither 'any' nor of the form '48x48'"
         if problem is not None:
             raise ValueError(f"{what}: the icon {icon.src[:80]!r} can't be used: {problem}")
         checked.append(icon)
@@ -121,10 +121,10 @@ def decode_icon(icon: Icon, *, max_bytes: int = 1_000_000) -> tuple[str, bytes]:
     """
     match = _DATA.fullmatch(icon.src)
     if match is None:
-        raise ValueError("the icon is not a data: URI of an image in Base64")
+        raise ValueError("the src of the icon is not a data: URI that contains an image in Base64")
     declared, encoded = _plain(match[1]), match[2]
-    # The size is checked before decoding, too: Base64 makes four characters of three bytes, and percent-encoding three
-    # of each.
+    # The size is checked before decoding, too: Base64 turns three bytes into four characters, and percent-encoding
+    # turns each character into three.
     if len(encoded) > 4 * (max_bytes + 2):
         raise ValueError(f"the icon is larger than {max_bytes} bytes")
     try:
@@ -158,7 +158,7 @@ _MAGIC: Final = (
 
 
 def _plain(mime_type: str) -> str:
-    # "image/jpg" is a common misspelling, which the specification names, too.
+    # "image/jpg" is a common misspelling, which the specification also lists.
     mime_type = mime_type.lower()
     return "image/jpeg" if mime_type == "image/jpg" else mime_type
 
@@ -166,14 +166,14 @@ def _plain(mime_type: str) -> str:
 def _type_of(icon: Icon) -> str | None:
     """Return the type that a data: URI states, or else the one that the server states; None if neither does."""
     data = _DATA.fullmatch(icon.src)
-    # The type in the URI takes precedence over the server's, because the URI is what gets decoded.
+    # The type in the URI takes precedence over the one that the server states, because the URI is what gets decoded.
     declared = data[1] if data else icon.mime_type
     return None if declared is None else _plain(declared)
 
 
 def _distance(icon: Icon, size: int) -> tuple[int, int]:
     """Return how badly an icon fits a size, for comparison: exact or scalable first, then larger, then smaller ones."""
-    sizes = [each for each in icon.sizes or () if _SIZE.fullmatch(each)]  # malformed sizes count as none
+    sizes = [each for each in icon.sizes or () if _SIZE.fullmatch(each)]  # malformed sizes are ignored
     if not sizes or "any" in sizes:
         return 0, 0
     sides = [max(map(int, each.split("x"))) for each in sizes]

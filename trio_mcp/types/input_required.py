@@ -42,9 +42,9 @@ class InputRequiredResult(Result, since="2026-07-28"):
     """The server's questions, and its state for the client to send back."""
 
     result_type: str = INPUT_REQUIRED
-    # Absent if the client only has to send the state back.
+    # The questions are absent if the client only has to send the state back.
     input_requests: InputRequests | None = None
-    # Opaque: the client must not read or change it.
+    # The state is opaque: the client must not read or change it.
     request_state: str | None = None
 
 

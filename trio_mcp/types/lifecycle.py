@@ -1,4 +1,4 @@
-"""Opening a session, checking that the peer is there, and cancelling requests.
+"""Messages to open a session, to check that the peer is there, and to cancel requests.
 
 The legacy era has a handshake and a ping. The modern era has neither; it has ``server/discover`` instead.
 """
@@ -48,7 +48,7 @@ class InitializeRequest(RequestMessage, until="2025-11-25"):
 class InitializeResult(Result, until="2025-11-25"):
     """The result of ``initialize``: who the server is, what it can do, and the revision of the session."""
 
-    # May differ from the requested revision; a client that does not support it disconnects.
+    # The revision may differ from the requested one; a client that does not support it disconnects.
     protocol_version: str
     capabilities: ServerCapabilities
     server_info: Implementation

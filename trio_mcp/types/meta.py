@@ -52,16 +52,16 @@ _SECOND_LABEL_SINCE: Final = "2025-11-25"
 # Official extensions define keys under this prefix (2026-07-28 basic, "_meta"), so applications may set such keys.
 _OFFICIAL: Final = "io.modelcontextprotocol/"
 _OF_REQUESTS: Final = frozenset({LOG_LEVEL, RELATED_TASK, TRACEPARENT, TRACESTATE, BAGGAGE})
-# The keys that this library sets itself, with what to do instead.
+# The keys that this library sets itself, each with what to do instead, or why.
 _FILLED_IN: Final = {
-    PROGRESS_TOKEN: "pass on_progress=… to a call for progress notifications",
+    PROGRESS_TOKEN: "to receive progress notifications, pass on_progress=… to the call",
     PROTOCOL_VERSION: "the mode of the Client determines it",
     CLIENT_INFO: "pass client_info=… to the Client",
-    CLIENT_CAPABILITIES: "the callbacks of the Client determine them",
+    CLIENT_CAPABILITIES: "the callbacks of the Client determine the capabilities",
     SERVER_INFO: "it describes the Server itself",
     SUBSCRIPTION_ID: "it ties messages to a subscription",
 }
-# Chosen: how many characters of a key an error message shows.
+# The number of characters of a key that an error message shows (an arbitrary choice).
 _SHOWN: Final = 100
 
 # 2026-07-28 basic, "_meta": a label begins with a letter and ends with a letter or digit; a name begins and ends with
@@ -104,7 +104,7 @@ def checked_meta(
 
     Args:
         given: The entries.
-        what: The object that they are set on, for the error message.
+        what: The object that the entries are set on, for the error message.
         of_request: Whether the entries are set on a request, rather than on a definition.
         revisions: The revisions in which the entries may be sent; a key must be valid in each of them.
 
@@ -134,7 +134,7 @@ def _problem(key: str, of_request: bool, revisions: tuple[str, ...]) -> str | No
             "is malformed: it must be a name of letters, digits, '-', '_' and '.' that begins and ends with a letter "
             "or digit, optionally after a prefix of labels separated by dots and a slash, as in 'com.example/name'"
         )
-    # These keys come before the rules for prefixes, as most of them have a prefix under which other keys are allowed.
+    # These keys are checked before the prefixes, because most of them have a prefix under which other keys are allowed.
     if key in _FILLED_IN:
         return f"is set by trio_mcp: {_FILLED_IN[key]}"
     if key in _OF_REQUESTS:

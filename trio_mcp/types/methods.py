@@ -1,7 +1,8 @@
 """The method table: who may send which method in which revision, and with which models.
 
-Code that asks "is this allowed here?" looks it up here instead of comparing names. The table refers to models by name
-and resolves the names on first use, so importing this module loads neither models nor pydantic.
+Code that needs to know whether a message is allowed looks it up in the table instead of comparing names. The table
+refers to models by name and resolves the names on first use, so importing this module loads neither models nor
+pydantic.
 """
 
 from collections.abc import Callable, Mapping
@@ -91,7 +92,7 @@ class MethodSpec(NamedTuple):
 
 
 def _resolve(name: str) -> "type[WireModel]":
-    # An attribute of the package, which imports the model's module on first use.
+    # The name is an attribute of the package, which imports the model's module on first use.
     return cast("type[WireModel]", getattr(trio_mcp.types, name))
 
 
@@ -103,8 +104,7 @@ _META_ONLY: Final = "RequestParams"
 _PAGE: Final = "PaginatedRequestParams"
 _BARE: Final = "NotificationParams"
 
-# Sets of revisions that rows of this table share.
-# Tuples in the order of publication, so that slices of them work.
+# The groups of revisions that rows apply to. They are tuples in the order of publication, so that slices of them work.
 _EVERY: Final = REVISIONS
 _LEGACY: Final = LEGACY_REVISIONS
 _MODERN: Final = MODERN_REVISIONS
@@ -227,10 +227,10 @@ _ROWS: Final[tuple[_Row, ...]] = (
         "ToolListChangedNotification",
         server_capability="tools.listChanged",
     ),
-    # Completion: 2024-11-05 has it without a capability.
+    # Completion. Revision 2024-11-05 has completion, but no capability for it.
     _row(_EVERY[:1], "completion/complete", _CLIENT, _COMPLETE),
     _row(_EVERY[1:], "completion/complete", _CLIENT, _COMPLETE, server_capability="completions"),
-    # Log messages. In the modern era each request sets its level in `_meta`.
+    # Log messages. In the modern era each request sets the level in `_meta`.
     _row(
         _LEGACY,
         "logging/setLevel",
@@ -284,7 +284,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
 )
 
-# Tasks: the side that runs a task is the receiver of the original request, so either side may send these.
+# Tasks. The side that has received the original request runs the task. Requests may go either way, so either side may
+# send these messages.
 _TASK_ROWS: Final[tuple[_Row, ...]] = (
     _row(
         _WITH_TASKS,
@@ -322,7 +323,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
     _row(_WITH_TASKS, "notifications/tasks/status", _EITHER, "TaskStatusNotification TaskStatusNotificationParams"),
 )
 
-# One dict for each revision, because a lookup is made for every message.
+# There is one dict for each revision, because a lookup is made for every message.
 _TABLE: Final[dict[str, dict[str, MethodSpec]]] = {
     revision: {row.spec.method: row.spec for row in _ROWS + _TASK_ROWS if revision in row.revisions}
     for revision in REVISIONS
@@ -335,7 +336,8 @@ class MethodFacts(NamedTuple):
     Attributes:
         lane: ``"priority"`` if the request is served at once, because a busy server must neither fail a liveness check
             nor keep a handshake waiting. ``"listening"`` if the request stays open for as long as the peer likes, and
-            so would take the places of calls; such a request never queues, since a place might never become free.
+            would count against the limit on calls all that time; such a request is never queued, because it might have
+            to wait forever.
         lasting: Whether the request is meant to last: the response is a stream, which either side may end, and the
             request never counts as slow.
         repeatable: Whether sending the message twice has the same effect as once, so that it may be sent again if it
@@ -355,25 +357,29 @@ _ORDINARY: Final = MethodFacts()
 _READS: Final = MethodFacts(repeatable=True)
 
 
-# A dict with a default, because its `__getitem__` is the quickest function for the purpose: it runs for every message.
+# This is a dict with a default, because `facts_of` runs for every message, and a dict's `__getitem__` is the quickest
+# function for the purpose.
 class _Facts(dict[str, MethodFacts]):
     def __missing__(self, method: str) -> MethodFacts:
-        # This is an application's own method. It is not stored, as a peer could fill the dict with made-up names.
+        # A method that is not in the dict is an application's own. It is not stored, because a peer could fill the dict
+        # with made-up names.
         return _ORDINARY
 
 
 _FACTS: Final = _Facts(
     {spec.method: _ORDINARY for _, spec in _ROWS + _TASK_ROWS}
     | {
-        # This one is not repeatable: over HTTP a second handshake would open a second session.
+        # `initialize` is not repeatable: over HTTP, a second handshake would open a second session.
         "initialize": MethodFacts("priority", opening=True, handshake=True),
         "notifications/cancelled": MethodFacts(repeatable=True),
         "notifications/initialized": MethodFacts(repeatable=True, opening=True),
         "ping": MethodFacts("priority", repeatable=True, opening=True),
         "server/discover": MethodFacts("priority", repeatable=True, opening=True),
-        # This one is repeatable, though it lasts: a stream that broke before its first message is simply opened again.
+        # `subscriptions/listen` is repeatable, although it lasts: a stream that broke before its first message is
+        # simply opened again.
         "subscriptions/listen": MethodFacts("listening", lasting=True, repeatable=True),
-        # These only read. tools/call is not among them: only a tool's author knows what it does when called twice.
+        # The following requests only read. tools/call is not among them: only a tool's author knows what it does when
+        # called twice.
         "completion/complete": _READS,
         "prompts/get": _READS,
         "prompts/list": _READS,

@@ -21,7 +21,7 @@ class ProgressNotificationParams(NotificationParams):
 
     # The token that the request gave in its `_meta`.
     progress_token: ProgressToken
-    # This increases with every notification, even if the total is not known.
+    # The progress increases with every notification, even if the total is not known.
     progress: Number
     total: Number | None = None
     # A description of the progress for people.

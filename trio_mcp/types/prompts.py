@@ -34,7 +34,7 @@ class PromptArgument(BaseMetadata):
     """An argument of a prompt."""
 
     description: str | None = None
-    # Absent means optional.
+    # If this field is absent, the argument is optional.
     required: bool | None = None
 
 
@@ -69,7 +69,7 @@ class ListPromptsResult(CacheablePage):
 
     prompts: list[Prompt]
 
-    # This replaces pydantic's own, which yields the fields.
+    # This method replaces pydantic's own `__iter__`, which yields the fields.
     def __iter__(self) -> Iterator[Prompt]:  # type: ignore[override]
         """Yield the prompts of this page."""
         return iter(self.prompts)
@@ -79,7 +79,7 @@ class GetPromptRequestParams(InputResponseRequestParams):
     """The parameters of ``prompts/get``: the prompt and its arguments."""
 
     name: str
-    # Strings only, unlike the arguments of a tool.
+    # The arguments are strings only, unlike those of a tool.
     arguments: dict[str, str] | None = None
 
 

@@ -58,13 +58,14 @@ class ResourceTemplate(Described):
     # A URI template (RFC 6570).
     uri_template: str
     description: str | None = None
-    # Present only if all resources of the family have this type.
+    # The type is present only if all resources of the family have it.
     mime_type: str | None = None
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = since("2025-06-18")
 
 
-# The `contents` of a result may mix both kinds. Programs that don't need the difference can test for this base.
+# The `contents` of a result may mix both kinds. A program that doesn't need to distinguish them can test for this base
+# class.
 class ResourceContents(WireModel):
     """The base of the text and binary contents of resources."""
 
@@ -97,7 +98,7 @@ class ListResourcesResult(CacheablePage):
 
     resources: list[Resource]
 
-    # This replaces pydantic's own, which yields the fields.
+    # This method replaces pydantic's own `__iter__`, which yields the fields.
     def __iter__(self) -> Iterator[Resource]:  # type: ignore[override]
         """Yield the resources of this page."""
         return iter(self.resources)
@@ -114,7 +115,7 @@ class ListResourceTemplatesResult(CacheablePage):
 
     resource_templates: list[ResourceTemplate]
 
-    # This replaces pydantic's own, which yields the fields.
+    # This method replaces pydantic's own `__iter__`, which yields the fields.
     def __iter__(self) -> Iterator[ResourceTemplate]:  # type: ignore[override]
         """Yield the templates of this page."""
         return iter(self.resource_templates)
@@ -173,7 +174,7 @@ class ResourceListChangedNotification(NotificationMessage):
 class ResourceUpdatedNotificationParams(NotificationParams):
     """The parameters of a notification that a resource has changed."""
 
-    # May name a part of the resource that the client has subscribed to.
+    # The URI may name a part of the resource that the client has subscribed to.
     uri: str
 
 

@@ -26,7 +26,8 @@ class Root(WireModel):
 class ListRootsRequestParams(WireModel):
     """The parameters of ``roots/list``: only ``_meta``."""
 
-    # Optional even in the modern era, where the request is part of a result and declares nothing.
+    # `_meta` is optional even in the modern era, where this request is part of a result and declares nothing in its
+    # `_meta`.
     meta: dict[str, Any] | None = None
 
 

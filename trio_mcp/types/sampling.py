@@ -39,7 +39,7 @@ class SamplingMessage(WireModel):
 
 
 class ModelHint(WireModel):
-    """A hint at a model that the server would prefer."""
+    """A hint about the model that the server would prefer."""
 
     # Any part of the model's name.
     name: str | None = None
@@ -50,7 +50,7 @@ class ModelPreferences(WireModel):
 
     # Hints in order of preference, which take precedence over the priorities.
     hints: list[ModelHint] | None = None
-    # Each priority is a number from 0 (not important) to 1.
+    # Each priority is a number from 0 (not important) to 1 (very important).
     cost_priority: Number | None = None
     speed_priority: Number | None = None
     intelligence_priority: Number | None = None
@@ -62,7 +62,8 @@ class ToolChoice(WireModel, since="2025-11-25"):
     mode: Literal["auto", "required", "none"] | None = None
 
 
-# This is not a RequestParams: in the modern era it is part of a result, so its `_meta` is absent, not required.
+# This class is not a `RequestParams`, which has a required `_meta` in the modern era: there, these parameters are part
+# of a result, and have no `_meta`.
 class CreateMessageRequestParams(WireModel):
     """The parameters of a sampling request."""
 
@@ -76,31 +77,35 @@ class CreateMessageRequestParams(WireModel):
     stop_sequences: list[str] | None = None
     # Data for the provider of the model, in its own format.
     metadata: dict[str, Any] | None = None
-    # Tools and their choice: only for a client that declared `sampling.tools`. The server runs the tools itself.
+    # `tools` and `tool_choice` may be sent only to a client that declared `sampling.tools`. The server runs the tools
+    # itself.
     tools: list[Tool] | None = since("2025-11-25")
     tool_choice: ToolChoice | None = since("2025-11-25")
     task: TaskMetadata | None = only("2025-11-25")
     meta: dict[str, Any] | None = until("2025-11-25")
 
     def check_tool_uses(self) -> None:
-        """Check that the results of tool uses come in the next message, and that it has no other content.
+        """Check that the results of tool uses come in the next message, and that this message has no other content.
 
         This is the rule of `client/sampling`, section Message Content Constraints.
 
         Raises:
             ValueError: If a message breaks the rule.
         """
-        # The tool uses of the previous message, whose results this one must contain.
+        # The ids of the tool uses in the previous message, whose results the current message must contain.
         open_uses: list[str] = []
         for number, message in enumerate(self.messages):
             blocks = message.content_as_list
-            # Both lists are sorted below, so that a repeated id counts twice and the order does not matter.
+            # The ids are compared as sorted lists, so that a repeated id counts twice and the order does not matter.
             results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
             if results and len(results) < len(blocks):
                 raise ValueError(f"messages[{number}] mixes tool results with other content")
             if sorted(results) != sorted(open_uses):
-                what = "a tool result is missing" if open_uses else "a tool result without a tool use"
-                raise ValueError(f"messages[{number}]: {what}; there are uses {open_uses} and results {results}")
+                what = "a tool result is missing" if open_uses else "a tool result has no tool use"
+                raise ValueError(
+                    f"messages[{number}]: {what}; the tool results {results} must match the preceding tool uses "
+                    f"{open_uses}"
+                )
             open_uses = [block.id for block in blocks if isinstance(block, ToolUseContent)]
             if (results and message.role != "user") or (open_uses and message.role != "assistant"):
                 raise ValueError(

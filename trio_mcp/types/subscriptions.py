@@ -1,4 +1,4 @@
-"""Subscriptions to notifications.
+"""Subscriptions: a client asks to be notified of changes.
 
 In the modern era one request opens a stream of notifications, and its result ends the stream. In the legacy era
 a client subscribes to each resource separately.
@@ -51,7 +51,7 @@ class SubscriptionsListenRequest(RequestMessage, since="2026-07-28"):
 class SubscriptionsListenResult(Result, since="2026-07-28"):
     """The result that ends a stream of notifications."""
 
-    # This is required here, as it contains the subscription's id.
+    # `_meta` is required in this result, because it contains the subscription's id.
     meta: dict[str, Any]
 
 

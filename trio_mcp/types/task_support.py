@@ -26,7 +26,7 @@ class TaskMetadata(WireModel, only="2025-11-25"):
     ttl: int | None = None
 
 
-# In all of these capabilities, an empty object declares support for the method that its key names.
+# In all capabilities of this module, an empty object declares support for the method that its key names.
 class TasksSamplingCapability(WireModel, only="2025-11-25"):
     """The sampling requests that the client runs as tasks."""
 
@@ -70,7 +70,7 @@ class ServerTasksRequestsCapability(WireModel, only="2025-11-25"):
 class ServerTasksCapability(WireModel, only="2025-11-25"):
     """The server's support for tasks."""
 
-    # As in `ClientTasksCapability`.
+    # `list` and `cancel` mean the same as in `ClientTasksCapability`.
     list: dict[str, Any] | None = None
     cancel: dict[str, Any] | None = None
     requests: ServerTasksRequestsCapability | None = None

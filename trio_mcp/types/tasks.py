@@ -62,7 +62,8 @@ class Task(WireModel, only="2025-11-25"):
     # Both times are in ISO 8601.
     created_at: str
     last_updated_at: str
-    # The number of milliseconds for which the task is kept after its creation; null, but never absent, for no limit.
+    # The number of milliseconds for which the task is kept after its creation; without a limit it is null, but never
+    # absent.
     ttl: int | None
     # The number of milliseconds to wait between two tasks/get requests.
     poll_interval: int | None = None
@@ -80,7 +81,7 @@ class TaskRequestParams(RequestParams, only="2025-11-25"):
     task_id: str
 
 
-# The schema has no names for these; the names are those of the official SDK.
+# The schema does not name these parameters; the names are those in the official SDK.
 GetTaskRequestParams = TaskRequestParams
 GetTaskPayloadRequestParams = TaskRequestParams
 CancelTaskRequestParams = TaskRequestParams

@@ -34,7 +34,7 @@ class CallToolRequestParams(InputResponseRequestParams):
     """The parameters of ``tools/call``: the tool and its arguments."""
 
     name: str
-    # Plain data, which the signature of the tool's function validates.
+    # Plain data, which the server validates against the signature of the tool's function.
     arguments: dict[str, Any] | None = None
     task: TaskMetadata | None = only("2025-11-25")
 
@@ -67,7 +67,7 @@ class ListToolsResult(CacheablePage):
 
     tools: list[Tool]
 
-    # This replaces pydantic's own method, which yields the fields.
+    # This method replaces pydantic's own `__iter__`, which yields the fields.
     def __iter__(self) -> Iterator[Tool]:  # type: ignore[override]
         """Yield the tools of this page."""
         return iter(self.tools)

@@ -40,7 +40,7 @@ class Tool(Described):
     """A tool that a server offers."""
 
     description: str | None = None
-    # JSON Schemas of the arguments and of the structured content of the result.
+    # `input_schema` is the JSON Schema of the arguments, and `output_schema` that of the result's structured content.
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None = since("2025-06-18")
     annotations: ToolAnnotations | None = since("2025-03-26")

@@ -88,7 +88,7 @@ __all__ = [
     "SubscriptionsListenResultMetaObject",
 ]
 
-# Either side may send these: the receiver of a request runs it as a task.
+# Either side may send these requests, because either side may run a request that it has received as a task.
 _TaskRequest = GetTaskRequest | GetTaskPayloadRequest | CancelTaskRequest | ListTasksRequest
 _TaskResult = CreateTaskResult | GetTaskResult | CancelTaskResult | ListTasksResult | GetTaskPayloadResult
 
@@ -112,13 +112,14 @@ ClientRequest = typing.Annotated[
     Field(discriminator="method"),
 ]
 
-# These are messages in the legacy era, and questions within a result in the modern era.
+# In the legacy era, the server sends these requests as messages of their own; in the modern era, it embeds them in a
+# result.
 ServerRequest = typing.Annotated[
     PingRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest | _TaskRequest,
     Field(discriminator="method"),
 ]
 
-# A modern client sends only cancellations.
+# In the modern era, a client sends only `CancelledNotification`.
 ClientNotification = typing.Annotated[
     CancelledNotification
     | InitializedNotification
@@ -142,7 +143,7 @@ ServerNotification = typing.Annotated[
     Field(discriminator="method"),
 ]
 
-# EmptyResult comes last in both, because any result matches it.
+# `EmptyResult` comes last in both of the following unions, because any result matches it.
 ClientResult = CreateMessageResult | ListRootsResult | ElicitResult | _TaskResult | EmptyResult
 
 ServerResult = (
@@ -165,7 +166,8 @@ ServerResult = (
 
 MetaObject = dict[str, Any]
 
-# The key of each field: most keys have a prefix, so they can't be derived from the names.
+# The table has the `_meta` key of each field. Most keys have a prefix, so they can't be derived from the names of the
+# fields.
 _KEYS = {
     "protocol_version": meta.PROTOCOL_VERSION,
     "client_info": meta.CLIENT_INFO,
@@ -211,7 +213,7 @@ class SubscriptionsListenResultMetaObject(_MetaModel, since="2026-07-28"):
     server_info: Implementation | None = None
 
 
-# This class has the same name as typing.Annotated, so this module writes the latter with its prefix.
+# This class has the same name as typing.Annotated, so this module refers to the latter by its full name.
 class Annotated(WireModel, only="2024-11-05"):
     """The base of models with annotations in 2024-11-05, where the type of the annotations has no name of its own."""
 

@@ -1,7 +1,7 @@
 """The protocol revisions that this library supports, in the order of their publication.
 
 A revision is named by its date, but the specification defines no order on the names (2026-07-28 basic/versioning). So
-the order is that of :data:`REVISIONS`, in which an unknown name has no place.
+the order is that of :data:`REVISIONS`, which does not contain unknown names.
 """
 
 import enum
@@ -19,7 +19,8 @@ __all__ = [
     "era_of",
 ]
 
-# Oldest first. Everything else in the package that depends on the order of revisions derives it from here.
+# The oldest revision comes first. Everything else in the package that depends on the order of revisions derives it from
+# these tuples.
 LEGACY_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_REVISIONS: Final = ("2026-07-28",)
 REVISIONS: Final = LEGACY_REVISIONS + MODERN_REVISIONS
@@ -60,7 +61,8 @@ def era_of(revision: str) -> Era:
 
 def at_least(revision: str, minimum: str) -> bool:
     """Return whether ``revision`` is ``minimum`` or a later one; False if either is unknown."""
-    # Strings are not compared, as an unknown name, such as "draft", must not count as later than all others.
+    # The names themselves are not compared, because an unknown one, such as "draft", must not count as later than all
+    # others.
     here = _POSITION.get(revision)
     there = _POSITION.get(minimum)
     return here is not None and there is not None and here >= there

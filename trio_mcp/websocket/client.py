@@ -1,4 +1,4 @@
-"""The client's end of a WebSocket."""
+"""The client's end of a WebSocket: connects to a server, and does the TLS and WebSocket handshakes."""
 
 from __future__ import annotations
 
@@ -39,12 +39,15 @@ from trio_mcp.websocket.stream import WatchedStream
 __all__ = ["open_websocket"]
 
 OPENING_TIMEOUT: Final = 10.0
-"""Seconds to connect, including the TLS and WebSocket handshakes (arbitrary): another kind of server may never
-respond."""
+"""How many seconds connecting may take, including the TLS and WebSocket handshakes.
+
+An arbitrary choice; there is a limit because another kind of server may never respond.
+"""
 
 DEFAULT_PORTS: Final = {"ws": 80, "wss": 443}
 
-# The fields that callers must not set, because the handshake needs them (RFC 6455, section 4.1).
+# The header fields that callers must not set: the handshake sets Connection and Upgrade itself (RFC 6455, section 4.1),
+# and has no body, so Content-Length and Transfer-Encoding would be wrong.
 OWN_HEADERS: Final = ("connection", "upgrade", "content-length", "transfer-encoding")
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2}) ")
@@ -76,8 +79,8 @@ async def open_websocket(
     if raw is None:
         raise target.too_slow()
     # The stream is closed forcefully: by then `hang_up` has closed an open WebSocket in an orderly way, and after a
-    # failed handshake there is nothing to wait for. This is outside the nursery, whose reader uses the stream to the
-    # end.
+    # failed handshake there is nothing to wait for. The stream is closed outside the nursery, because the reader in the
+    # nursery uses it to the end.
     async with closing(partial(trio.aclose_forcefully, raw)), background_nursery() as nursery:
         stream = WatchedStream(raw, max_message_size=max_message_size, is_client=True)
         socket = TrioSocket(stream, "server", ping_interval, ping_timeout, math.inf)
@@ -86,12 +89,12 @@ async def open_websocket(
         with trio.CancelScope(deadline=opening.deadline) as opening:
             await target.secure(raw)
             failure = await socket.open(partial(target.shake_hands, stream), nursery)
-        # This is checked first: if the deadline has cut off the handshake, `failure` is unbound.
+        # The deadline is checked first: if it has cut off the handshake, `failure` is unbound.
         if opening.cancelled_caught:
             raise target.too_slow()
         if failure is not None:
             raise target.refusal(failure, stream) from None
-        # A server may name no subprotocol (RFC 6455, section 4.2.2), and wsproto accepts that; it refuses only a
+        # A server need not name a subprotocol (RFC 6455, section 4.2.2), and wsproto accepts that: it refuses only a
         # subprotocol that was not offered.
         if socket.subprotocol != SUBPROTOCOL:
             raise TransportError(
@@ -106,7 +109,7 @@ class _Target:
 
     Args:
         url: The server's URL.
-        headers: Sent with the handshake.
+        headers: The header fields to send with the handshake.
         ssl_context: How to check the server's certificate; None for the system's trust store.
         unix_socket: The path of a Unix socket to connect to; None for TCP.
     """
@@ -120,18 +123,18 @@ class _Target:
     ) -> None:
         parts = check_url(url, tuple(DEFAULT_PORTS))
         check_headers(headers or {})
-        # Header names are case-insensitive (RFC 9110, section 5.1): a Host must be found in any spelling.
+        # Header names are case-insensitive (RFC 9110, section 5.1), so they are compared in lower case.
         given = {name.lower(): value for name, value in (headers or {}).items()}
         for name in given:
             if name in OWN_HEADERS or name.startswith("sec-websocket-"):
-                raise ValueError(f"headers must not have {name!r}, which belongs to the handshake")
+                raise ValueError(f"headers must not contain {name!r}, which the handshake sets itself")
         # A ws URI has no user name (RFC 6455, section 3). Ignoring one would drop credentials silently.
         if parts.username is not None:
-            raise ValueError("url must not have a user name: pass headers={'Authorization': …}")
+            raise ValueError("url must not contain a user name: pass headers={'Authorization': …}")
         if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
             raise TypeError(f"ssl_context must be an ssl.SSLContext, got {type(ssl_context).__name__}")
         if ssl_context is not None and parts.scheme != "wss":
-            raise ValueError("ssl_context is for a URL that begins with wss://")
+            raise ValueError("ssl_context can be used only if the URL begins with wss://")
         self._parts = parts
         self._tls = parts.scheme == "wss"
         self._ssl_context = ssl_context
@@ -141,10 +144,10 @@ class _Target:
         self._host = _ascii(parts.hostname or "")
         self._port = parts.port or DEFAULT_PORTS[parts.scheme]
         shown_host = f"[{self._host}]" if ":" in self._host else self._host
-        # The Host has the port only if it is not the default one (RFC 6455, section 4.1).
+        # The Host field contains the port only if that is not the default one (RFC 6455, section 4.1).
         named = shown_host if self._port == DEFAULT_PORTS[parts.scheme] else f"{shown_host}:{self._port}"
-        # A given Host is removed from the other headers: trio-websocket would send it as a second one, and a server
-        # must refuse two (RFC 9112, section 3.2).
+        # A Host that the caller has passed is removed from the other headers: trio-websocket would send it as a second
+        # one, and a server must refuse two (RFC 9112, section 3.2).
         self._authority = given.pop("host", named)
         self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
         # The query is not shown, because it may contain a secret.
@@ -169,7 +172,8 @@ class _Target:
         if not self._tls:
             return stream
         context = self._ssl_context or ssl.create_default_context()
-        # https_compatible: a WebSocket ends with a close frame, and many servers send no TLS close_notify after it.
+        # `https_compatible` is set, because a WebSocket ends with a close frame, and many servers send no TLS
+        # close_notify after that frame.
         return trio.SSLStream(stream, context, server_hostname=self._host, https_compatible=True)
 
     async def secure(self, stream: trio.abc.Stream) -> None:
@@ -180,8 +184,8 @@ class _Target:
         """
         if isinstance(stream, trio.SSLStream):
             try:
-                # Leaving the handshake to the first write would be too late: trio-websocket would report a bad
-                # certificate as a closed connection.
+                # The handshake is not left to the first write, because trio-websocket would report a bad certificate as
+                # a closed connection.
                 await stream.do_handshake()
             except trio.BrokenResourceError as exc:
                 raise TransportError(
@@ -198,8 +202,8 @@ class _Target:
             _resource(self._parts),
             subprotocols=[SUBPROTOCOL],
             extra_headers=list(self._headers),
-            # `Frames` bounds messages before they are parsed. The limit of trio-websocket counts characters, and when
-            # it is exceeded, the messages in the queue are dropped.
+            # trio-websocket's own limit is switched off, because it counts characters, and when it is exceeded, the
+            # messages in the queue are dropped. Instead, `Frames` limits messages before they are parsed.
             max_message_size=2**63,
             receive_buffer_size=CHUNK,
         )
@@ -211,19 +215,21 @@ class _Target:
     def refusal(self, failure: Exception, stream: WatchedStream) -> TransportError:
         """Return the error for a handshake that has failed."""
         cause: BaseException | None = failure
-        # When the parser has refused something, trio-websocket fails once more while it responds to that.
+        # If the parser has refused something, trio-websocket fails once more while it responds to that, so the parser's
+        # exception is looked for.
         while cause is not None and not isinstance(cause, (RemoteProtocolError, ConnectionRejected)):
             cause = cause.__context__
         if isinstance(cause, ConnectionRejected):
             return self._refused(cause.status_code, cause.headers, cause.body or b"")
-        # If the body of a refusal ends with the connection, trio-websocket reports no refusal.
+        # If a refusal has a body that only the end of the connection ends, trio-websocket does not report the refusal,
+        # so its status is read from the bytes.
         status = _STATUS.match(stream.refusal)
         if cause is None and status is not None:
             return self._refused(int(status[1]), (), stream.refusal.partition(b"\r\n\r\n")[2])
         hint = "" if self._tls else "; does its URL begin with wss://?"
         if cause is None:
             how = stream.broken or "it closed the connection"
-            return TransportError(f"{self.shown} did not respond to the handshake of a WebSocket: {how}{hint}")
+            return TransportError(f"{self.shown} did not respond to the WebSocket handshake: {how}{hint}")
         return TransportError(f"{self.shown} is not a WebSocket of an MCP server: {cause}{hint}")
 
     def _refused(self, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes) -> HttpError:
@@ -250,10 +256,10 @@ def _ascii(host: str) -> str:
     try:
         return host.encode("idna").decode()
     except UnicodeError as exc:
-        raise ValueError(f"url has a host name that can't exist: {exc}") from None
+        raise ValueError(f"the host name in url is not valid: {exc}") from None
 
 
 def _resource(parts: SplitResult) -> str:
-    # A request must be in ASCII. Characters that are already quoted stay as they are.
+    # A request must be in ASCII. Characters that are already percent-encoded stay as they are.
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     return path + (f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?' + chr(39))}" if parts.query else "")

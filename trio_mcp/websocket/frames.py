@@ -1,4 +1,4 @@
-"""A reader of the headers of arriving frames, which bounds the cost of messages before wsproto parses the frames."""
+"""Reads the headers of arriving frames, to bound the cost of messages before wsproto parses the frames."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from wsproto.frame_protocol import CloseReason
 __all__ = ["BURST", "CloseCause", "Frames", "too_big"]
 
 BURST: Final = 64
-"""How many frames are parsed before other tasks get to run (arbitrary)."""
+"""How many frames are parsed before other tasks get to run. An arbitrary choice."""
 
 MAX_HEAD: Final = 64 * 1024
-"""The most bytes of a response to the handshake, including the body of a refusal (arbitrary)."""
+"""The maximum length of the response to the handshake, in bytes, including the body of a refusal. An arbitrary
+choice."""
 
 FREE_FRAGMENTS: Final = 1024
-"""How many frames of one message may be of any size (arbitrary)."""
+"""How many frames of one message may be of any size. An arbitrary choice."""
 
 LEAST_FRAGMENT: Final = 256
-"""Bytes that must arrive for each frame beyond `FREE_FRAGMENTS` (arbitrary): each frame costs time and memory."""
+"""How many bytes must arrive for each frame beyond `FREE_FRAGMENTS`, because each frame costs time and memory.
+
+An arbitrary choice.
+"""
 
 
 class CloseCause(NamedTuple):
@@ -42,7 +46,7 @@ class Frames:
     """The frames that arrive on one connection, after the head of the handshake.
 
     The parser counts a message's characters instead of its bytes, and only when all of the message has arrived; and it
-    keeps a list of the fragments, even of empty ones. Therefore the headers of the frames are read here first.
+    keeps a list of the fragments, even of empty ones. Therefore this class reads the headers of the frames first.
 
     Args:
         limit: How many bytes a message may have.
@@ -72,8 +76,8 @@ class Frames:
         self._head: bytearray | None = bytearray()  # None once the handshake is over
         self._header = bytearray()
         self._left = 0  # bytes of the payload that have not arrived
-        self._open = False  # the last frame of the message has not begun
-        self._size = self._fragments = 0  # of the current message
+        self._open = False  # whether a message has begun and its last frame has not
+        self._size = self._fragments = 0  # the size and the number of fragments of the current message
         self._closing = False
         self.fault: CloseCause | None = None
         self.partial = False
@@ -111,7 +115,7 @@ class Frames:
             if not left:
                 break
             header = self._header
-            # Two bytes say how long the header is.
+            # The first two bytes say how long the header is.
             missing = (2 if len(header) < 2 else _size_of(header)) - len(header)
             header += data[place : place + missing]
             place += min(missing, len(data) - place)
@@ -124,17 +128,19 @@ class Frames:
 
     def _admit_head(self, head: bytearray, data: bytes | bytearray) -> int:
         """Return how many of the next bytes belong to the head of the handshake; for a refusal, all of them."""
-        # The blank line may be split between two chunks. Searching the whole head again would take quadratic time.
+        # The search begins three bytes back, because the blank line may be split between two chunks. Searching the
+        # whole head again would take quadratic time.
         searched = max(0, len(head) - 3)
         head += data
         end = head.find(b"\r\n\r\n", searched) + 4
-        # A refusal has a body, and no frame ever follows.
+        # A refusal may have a body, and no frame ever follows a refusal, so all of its bytes count as the head.
         if end >= 4 and not (head.startswith(b"HTTP/") and head[8:12] != b" 101"):
             self._head = None
             return len(data) - (len(head) - end)
-        # The size is checked only while the head has no end: frames that arrive in one chunk with its end don't count.
+        # The size is checked only if the end of the head has not arrived, because frames in the same chunk as the end
+        # don't count.
         if len(head) > MAX_HEAD:
-            self.fault = CloseCause(CloseReason.PROTOCOL_ERROR, "a response to the handshake that is too long")
+            self.fault = CloseCause(CloseReason.PROTOCOL_ERROR, "a handshake response that is too long")
             return 0
         return len(data)
 
@@ -143,18 +149,18 @@ class Frames:
         # The parser checks that the length is written in the fewest bytes (RFC 6455, section 5.2).
         length = short if short < 126 else int.from_bytes(header[2 : 4 if short == 126 else 10], "big")
         self._left = length
-        # Control frames may come in the middle of a message (RFC 6455, section 5.4); the parser bounds them.
+        # Control frames may come in the middle of a message (RFC 6455, section 5.4); the parser limits their size.
         if opcode & 0x08:
             self._closing = self._closing or opcode == 0x08
             return
-        # This also counts a message that begins within another (RFC 6455, section 5.4): the parser refuses it.
+        # A message that begins within another one is counted, too; the parser then refuses it (RFC 6455, section 5.4).
         if opcode:
             self.in_parser += 1
             self._size = self._fragments = 0
         self._size += length
         self._fragments += 1
         self._open = not header[0] & 0x80
-        # The header is judged alone, before any of the payload takes memory.
+        # A message that is too long is refused by its header alone, before any of the payload takes memory.
         if self._size > self._limit:
             self.fault = too_big(self._limit)
         elif self._fragments > FREE_FRAGMENTS + self._size // LEAST_FRAGMENT:

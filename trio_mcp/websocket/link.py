@@ -1,4 +1,4 @@
-"""A WebSocket as a link, for both sides: one text frame for each message."""
+"""Carries the messages of a link over a WebSocket, for both sides: one text frame for each message."""
 
 from __future__ import annotations
 
@@ -21,20 +21,28 @@ from trio_mcp.websocket.sockets import LAST_WORDS, Ended, Socket
 __all__ = ["Inbox", "WebSocketLink"]
 
 INBOX: Final = 4 * 1024 * 1024
-"""The most bytes of messages that wait for the session (arbitrary). A full inbox holds up responses to pings."""
+"""How many bytes of messages may wait for the session. While the inbox is full, pings get no response.
+
+An arbitrary choice.
+"""
 
 COST: Final = 1024
-"""Bytes counted for each message besides its text (arbitrary): small ones take many times their size in memory."""
+"""How many bytes are counted for each message besides its text: a short text takes many times its size in memory.
+
+An arbitrary choice.
+"""
 
 GOODBYE: Final = CloseCause(CloseReason.NORMAL_CLOSURE, "")
 
 CLOSE_GRACE: Final = 1.0
-"""Seconds that the peer may take to read the last messages and to close its end (arbitrary): a peer that does not read
-must not hold up the end of a session."""
+"""How many seconds the peer may take to read the last messages and to close its end.
+
+An arbitrary choice; there is a limit because a peer that does not read must not hold up the end of a session.
+"""
 
 
 class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
-    """The messages that wait for a session, bounded in bytes. While there is room, a message of any length is taken."""
+    """The messages that wait for a session, limited in bytes. While there is any room, a message of any length fits."""
 
     def __init__(self, limit: int = INBOX) -> None:
         self._limit = limit
@@ -47,7 +55,8 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
 
     @property
     def has_room(self) -> bool:
-        # A closed inbox drops all messages, so the reader need not wait: it still has to find the peer's close frame.
+        # A closed inbox drops all messages, so there is always room: the reader must not wait, because it still has to
+        # find the peer's close frame.
         return self._size < self._limit or self._closed
 
     async def room(self) -> None:
@@ -108,7 +117,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
 
 
 class WebSocketLink:
-    """The tasks between a WebSocket and the channels of a link.
+    """Runs the tasks that carry messages between a WebSocket and the channels of a link.
 
     Args:
         socket: The open WebSocket.
@@ -116,7 +125,7 @@ class WebSocketLink:
         farewell: The reason given to the peer for closing the WebSocket.
 
     Attributes:
-        farewell: The same reason, which may be changed while the link is open.
+        farewell: The reason that will be given to the peer; it may be changed while the link is open.
     """
 
     def __init__(
@@ -145,24 +154,26 @@ class WebSocketLink:
             # A session that still uses the link gets an error at once and does not wait for tasks that have ended.
             self._inbox.close()
             self._outbound.refuse()
-            # This is shielded, but short: the peer is told even if everything is cancelled, unless a frame was cut off.
+            # The close is shielded, but for a short time, so that a close frame is sent even if everything is
+            # cancelled. No close frame is sent if another frame was cut off.
             with trio.move_on_after(LAST_WORDS, shield=True):
                 await self._socket.close(*self.farewell)
                 await self._socket.hang_up()
 
     async def _end(self) -> None:
-        # Later messages are dropped: the session reads no more.
+        # Messages that arrive from now on are dropped, because the session no longer reads.
         self._inbox.close()
-        # `refuse` would drop the messages that were handed over but have not been sent.
+        # `close` is called, because `refuse` would drop the messages that were handed over but have not been sent.
         self._outbound.close()
-        # Nothing is lost in this order: first the last messages and our close frame, then the peer's close frame.
+        # Nothing is lost, because this waits first until the last messages and our close frame are written, and then
+        # for the peer's close frame.
         with trio.move_on_after(CLOSE_GRACE):
             await self._written.wait()
             await self._ended.wait()
 
     async def _accept(self, data: bytes) -> None:
         inbox = self._inbox
-        # The message is put before the wait: it is in memory already, so holding it back would save nothing.
+        # The message is added before the wait for room: it is in memory already, so holding it back would save nothing.
         inbox.put(SessionMessage(decode(data), metadata=self._metadata), len(data))
         if not inbox.has_room:
             # During this wait nothing is read, not even a pong, and the keep-alive must not count that against the
@@ -180,19 +191,21 @@ class WebSocketLink:
                 inbox.put(SessionMessage(TransportFailure(end.cause)))
         inbox.end()
         self._ended.set()
-        # Nothing more can be sent, and the session must learn that.
+        # Nothing more can be sent, so the session gets an error if it tries.
         self._outbound.refuse()
 
     async def _send(self) -> None:
         """Send every message until the session closes its side, and then the close frame."""
         try:
             while True:
-                # Waiting messages are sent together: many small ones take only one system call.
+                # Waiting messages are sent together, so that many small ones take only one system call.
                 await self._socket.send(await self._outbound.take())
-        # ClosedResourceError: `_read` has closed the channel. Only `_read` reports the loss, and only once.
+        # `ClosedResourceError` means that `_read` has closed the channel. Nothing is reported for these errors, because
+        # `_read` alone reports the loss, and only once.
         except (Ended, trio.EndOfChannel, trio.ClosedResourceError):
             pass
-        # Closing in `running` would be too late: `_end` waits for the peer's close frame, which follows this one.
+        # The close frame is sent before `running` sends one, because `_end` waits for the peer's close frame, which is
+        # the response to this one.
         await self._socket.close(*self.farewell)
         self._written.set()
 

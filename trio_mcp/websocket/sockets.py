@@ -1,4 +1,4 @@
-"""The interface of a WebSocket for a link, and its implementation with trio-websocket."""
+"""Defines the interface of a WebSocket for a link, and implements this interface with trio-websocket."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ SUBPROTOCOL: Final = "mcp"
 """The subprotocol that both sides must name (RFC 6455, section 1.9)."""
 
 LAST_WORDS: Final = 0.5
-"""Seconds to send a close frame when the time is up (arbitrary): it is only a local write."""
+"""How many seconds sending a close frame may take when the time is up.
+
+An arbitrary choice: sending it is only a local write.
+"""
 
 
-NOT_TEXT: Final = "a binary frame, where messages are text"
+NOT_TEXT: Final = "a binary frame, although messages must be text"
 
 
 class Ended(Exception):
     """A WebSocket has ended.
 
     Args:
-        cause: Why it was lost; None if it was closed in an orderly way.
+        cause: Why the WebSocket was lost; None if it was closed in an orderly way.
     """
 
     def __init__(self, cause: TransportError | None = None) -> None:
@@ -66,7 +69,7 @@ class Socket(Protocol):
         """Tell the peer that nothing more will be sent; messages that still arrive are received."""
 
     async def hang_up(self) -> None:
-        """Close the connection below the WebSocket."""
+        """Close the connection that carries the WebSocket."""
 
 
 Open = Callable[[trio.Nursery], Awaitable[WebSocketConnection]]
@@ -77,7 +80,7 @@ class TrioSocket:
     """A WebSocket, implemented with trio-websocket, which pings a silent peer.
 
     Args:
-        stream: The stream below.
+        stream: The underlying stream.
         peer: A word for the peer: ``"client"`` or ``"server"``.
         ping_interval: Seconds of silence after which the peer gets a ping.
         ping_timeout: Seconds of silence after which the peer is considered dead.
@@ -96,8 +99,8 @@ class TrioSocket:
         self._connection: Any = None
         # The set contains bound methods: each access makes a new one, but they compare and hash as equal.
         self._beating: set[Any] = set()
-        self._over = trio.CancelScope()  # around the opening handshake
-        self._stopped = trio.Event()  # the reader has ended
+        self._over = trio.CancelScope()  # surrounds the opening handshake
+        self._stopped = trio.Event()  # is set when the reader has ended
         self._failure: Exception | None = None
 
     @property
@@ -118,7 +121,7 @@ class TrioSocket:
             # The handshake would wait forever once its reader has ended, so `_read` cancels it then.
             try:
                 self._connection = await handshake(home)
-            except ConnectionClosed as exc:  # during the response
+            except ConnectionClosed as exc:  # the connection was closed during the response
                 return exc
             # Pings start only now: before the handshake has ended, none can be sent. The caller's deadline bounds the
             # handshake.
@@ -131,23 +134,26 @@ class TrioSocket:
         try:
             await read()
         except Exception as exc:
-            # If the exception were raised here, it would end the nursery, but only the link is lost.
+            # The exception is not raised, because it would end the nursery, although only the link is lost.
             self._failure = exc
-        # A cancelled reader does not get here, but then the nursery ends, with everything that could wait for this.
+        # If the reader is cancelled, the event is never set; but then the nursery ends, and with it every task that
+        # could wait for the event.
         self._stopped.set()
         self._over.cancel("the reader has ended")
 
     # --- messages -------------------------------------------------------------------------------------------------
 
     async def receive_all(self, accept: Accept) -> None:
-        # Earlier messages are in trio-websocket's queue; `Frames.in_parser` prevents later ones from overtaking them.
+        # Earlier messages are in trio-websocket's queue; `Frames.in_parser` prevents later messages from overtaking
+        # them.
         self._stream.accept = accept
         try:
             while isinstance(message := await self._connection.get_message(), str):
                 await accept(message.encode())
-                # This comes after `accept`: before that, no later message may bypass the parser and overtake this one.
+                # The message is recorded only after `accept`, because until then no later message may bypass the parser
+                # and overtake this one.
                 self._stream.parsed()
-                del message  # a long message would stay in memory until the next one
+                del message  # otherwise a long message would stay in memory until the next one arrives
         except ConnectionClosed:
             pass
         else:
@@ -172,8 +178,8 @@ class TrioSocket:
             await self._stopped.wait()
         code = CloseReason.ABNORMAL_CLOSURE if closed is None else closed.code
         fault = stream.fault
-        # A fault that this side has found comes first: in that case trio-websocket only knows that its stream has
-        # ended.
+        # A fault that this side has found takes precedence, because in that case trio-websocket only knows that its
+        # stream has ended.
         if fault is not None:
             cause = f"the {peer} sent {fault.reason}"
         elif self._failure is not None:
@@ -199,7 +205,8 @@ class TrioSocket:
         return TransportError(cause)
 
     async def close(self, code: int, reason: str) -> None:
-        # Once the reader has ended, there is a better reason, or no peer is left to receive one: see `_end`.
+        # Once the reader has ended, either there is a more precise reason, or no peer is left to receive a reason: see
+        # `_end`.
         fault = self._stream.fault or (CloseCause(code, reason) if self._connection.closed is None else None)
         if fault is not None:
             await self._stream.say_goodbye(fault)
@@ -215,37 +222,39 @@ class TrioSocket:
         while stream.fault is None:
             now = trio.current_time()
             if self.waiting:
-                # The peer may be sending, but we are not reading.
+                # The peer may be sending, but this side is not reading, so its silence does not count.
                 stream.stand_still(now - stream.heard)
             silent = now - stream.heard
             if silent >= self._timeout:
                 text = f"nothing within ping_timeout={self._timeout:g} seconds"
                 stream.give_up(CloseCause(CloseReason.INTERNAL_ERROR, text))
                 return
-            # Bytes that trickle in are signs of life, so the limit on silence would never end such a message.
+            # Bytes that trickle in are signs of life, so the limit on silence alone would never end a message that
+            # arrives slowly.
             if stream.unfinished() >= self._message_timeout:
                 text = f"a message that took longer than {self._message_timeout:g} seconds"
                 stream.give_up(CloseCause(CloseReason.POLICY_VIOLATION, text))
                 return
             quiet = silent >= self._interval or self.waiting
             if quiet:
-                # While we don't read, no pong would be received, so we send an unsolicited one, which is also a sign of
-                # life.
+                # While this side does not read, it would not receive a pong. So it sends no ping, but an unsolicited
+                # pong, which is a sign of its own life.
                 beat = self._connection.pong if self.waiting else self._connection.ping
-                # A ping of trio-websocket waits for its pong without a limit: with one per interval, tasks would pile
-                # up.
+                # A ping of trio-websocket waits for its pong without a limit: if each interval began another ping,
+                # tasks would pile up.
                 if beat not in self._beating:
                     self._beating.add(beat)
                     nursery.start_soon(self._beat, beat)
             next_beat = now + self._interval - (0 if quiet else silent)
-            # A message may begin while this sleeps, so it may last up to twice its time.
+            # A message may begin while this task sleeps, so it may take up to twice its time limit.
             wake = min(next_beat, stream.heard + self._timeout, now + self._message_timeout)
             await trio.sleep_until(wake)
-            # If this wakes up too late, the program stood still, rather than the peer.
+            # If this task wakes up too late, this program stood still, and not the peer.
             stream.stand_still(trio.current_time() - wake)
 
     async def _beat(self, beat: Callable[[], Awaitable[None]]) -> None:
-        # ProtocolError: once a close frame has arrived, wsproto sends no ping. `receive_all` reports the end.
+        # wsproto raises `ProtocolError` for a ping after a close frame has arrived. Both errors are ignored, because
+        # `receive_all` reports the end.
         with contextlib.suppress(ConnectionClosed, ProtocolError):
             await beat()
         self._beating.discard(beat)
@@ -264,7 +273,7 @@ class _Home:
 
 def farewell(peer: str, code: int, reason: str | None) -> TransportError | None:
     """Return the error for a WebSocket that the peer has closed with a code; None if the closing was orderly."""
-    # A browser sends 1001 when a person leaves the page, and no code if the page gave none.
+    # A browser sends 1001 when a person leaves the page, and sends no code if the page gave none.
     in_order = {CloseReason.NORMAL_CLOSURE, CloseReason.NO_STATUS_RCVD}
     if code in in_order or (code == CloseReason.GOING_AWAY and peer == "client"):
         return None

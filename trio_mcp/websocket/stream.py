@@ -1,6 +1,6 @@
-"""The stream below a WebSocket: incoming data is bounded, sending has a time limit, and a close frame comes last.
+"""The stream that carries a WebSocket: limits incoming data and the time for sending, and sends a close frame last.
 
-trio-websocket implements the protocol on top of it, and sees nothing but a stream.
+trio-websocket implements the protocol on top of this stream, as on any other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trio_mcp.websocket.text_frames import SplitFrame, read_text_frame, split_fr
 __all__ = ["WatchedStream"]
 
 LINGERED: Final = 64 * 1024 * 1024
-"""The most bytes that are still read from a peer that has violated the protocol or a limit (arbitrary).
+"""How many bytes are still read from a peer that has violated the protocol or a limit. An arbitrary choice.
 
 A browser sends a long message to its end. The operating system resets a connection that is closed with data unread, and
 the reset may destroy the close frame before the peer has read it."""
@@ -34,11 +34,11 @@ Accept = Callable[[bytes], Awaitable[None]]
 
 
 class WatchedStream:
-    """The `trio.abc.Stream` that trio-websocket reads and writes; only `hang_up` closes the stream below.
+    """The `trio.abc.Stream` that trio-websocket reads and writes; only `hang_up` closes the underlying stream.
 
     Args:
-        stream: The stream below, which carries the bytes.
-        read: The bytes that have already been read from the stream below.
+        stream: The underlying stream, which carries the bytes.
+        read: The bytes that have already been read from the underlying stream.
         max_message_size: How many bytes a message may have.
         write_timeout: Seconds that the peer may take to read a `CHUNK` once its buffers are full.
         is_client: Whether this is the client's end, which masks its frames.
@@ -62,7 +62,8 @@ class WatchedStream:
         is_client: bool,
     ) -> None:
         self._stream = stream
-        # This must be a plain socket: with TLS, the bytes on the descriptor are not those of the messages.
+        # Only a plain socket is read and written directly: with TLS, the bytes on the descriptor are not those of the
+        # messages.
         self._socket = stream.socket if SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream) else None
         self._ahead = read
         self._frames = Frames(max_message_size)
@@ -71,7 +72,7 @@ class WatchedStream:
         self._write_timeout = write_timeout
         self._is_client = is_client
         self._sending = trio.Lock()
-        # This scope is a placeholder until the first read, because `stop` may be called before that.
+        # This scope is a placeholder until the first read, because `stop` may be called before the first read.
         self._receiving = trio.CancelScope()
         self._ended = False
         self._begun = 0.0
@@ -112,7 +113,7 @@ class WatchedStream:
 
     def stop(self) -> None:
         """Stop reading."""
-        # The scope is not enough: the reader may be between two reads, each of which has its own.
+        # Cancelling the scope is not enough: the reader may be between two reads, each of which has a scope of its own.
         self._ended = True
         self._answering.set()
         self._receiving.cancel("the WebSocket has ended")
@@ -121,7 +122,8 @@ class WatchedStream:
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Return the next bytes, at most `CHUNK`; empty once the WebSocket has ended for this side."""
-        # There is one scope for all the messages that need no parser: one for each would cost as much as reading it.
+        # One scope covers all the messages that need no parser: a scope for each message would cost as much as reading
+        # the message.
         with trio.CancelScope() as self._receiving:
             return await self._next_piece()
         return b""
@@ -132,7 +134,7 @@ class WatchedStream:
             await self._answering.wait()
         while True:
             if self._ahead or self._ended:
-                # The time that it takes to handle a message does not count as silence of the peer.
+                # The time that it takes to handle a message does not count as the peer's silence.
                 self.heard = trio.current_time()
                 await trio.lowlevel.checkpoint()
             else:
@@ -159,7 +161,7 @@ class WatchedStream:
                 self._ahead = bytes(await self._stream.receive_some(CHUNK))
             else:
                 self._ahead = await read_socket(self._socket)
-        # trio-websocket reports every broken stream as a bare 1006, so the cause has to be kept here.
+        # trio-websocket reports every broken stream as code 1006, without a cause, so the cause has to be kept here.
         except trio.BrokenResourceError as exc:
             self.broken = f"the connection broke: {exc.__cause__ or exc}"
             raise
@@ -174,7 +176,7 @@ class WatchedStream:
             message, place = found
             await accept(message)
             count += 1
-            # `accept` has no checkpoint while there is room: a chunk of tiny messages would hold up all other tasks.
+            # `accept` has no checkpoint while there is room, so a chunk of tiny messages would hold up all other tasks.
             if count % BURST == 0:
                 await trio.lowlevel.checkpoint()
         # The data is cut only once, at the end: cutting off each message would copy the rest each time.
@@ -205,25 +207,26 @@ class WatchedStream:
 
     async def _send(self, parts: Sequence[Any]) -> None:
         try:
-            self._sending.acquire_nowait()  # without the checkpoint of `acquire`
+            self._sending.acquire_nowait()  # unlike `acquire`, this is not a checkpoint
         except trio.WouldBlock:
             await self._sending.acquire()
         try:
-            # trio-websocket sends each frame in a separate call, so the first byte shows its kind (RFC 6455, section
-            # 5.2).
+            # trio-websocket sends each frame in a separate call, so the first byte shows whether it is a close frame
+            # (RFC 6455, section 5.2).
             is_close = parts[0][:1] == b"\x88"
             self.answered = self.answered or is_close
             if self.goodbye:
                 await trio.lowlevel.checkpoint()
                 return
             await trio.lowlevel.checkpoint_if_cancelled()
-            # If a frame is cut off from here on, nothing may follow it.
+            # If sending fails or is cancelled from here on, a frame is cut off, and nothing may follow it.
             self.goodbye = True
             for part in parts:
                 await self._send_pieces(part)
             self.goodbye = is_close
         finally:
-            # The first bytes are the response to the handshake; even if sending it fails, the reader must continue.
+            # The first bytes that the server's end sends are its response to the handshake, for which the reader waits.
+            # Even if sending it fails, the reader must continue.
             self._answering.set()
             self._sending.release()
 
@@ -231,7 +234,7 @@ class WatchedStream:
         await self._stream.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Stop reading, but keep the stream below open, because the close frame may still have to be sent."""
+        """Stop reading, but keep the underlying stream open, because the close frame may still have to be sent."""
         self.stop()
         await trio.lowlevel.checkpoint()
 
@@ -239,12 +242,13 @@ class WatchedStream:
         view = memoryview(data)
         while True:
             if self._socket is not None:
-                # The system nearly always takes all of the data at once, which needs neither a deadline nor a turn of
-                # the scheduler.
+                # The system nearly always takes all of the data at once, which needs neither a deadline nor a
+                # checkpoint.
                 view = view[write_now(self._socket, view) :]
             if not view:
                 return
-            # Each piece has the full time limit: a peer that reads slowly must not be lost because a message is long.
+            # Each piece has the full time limit: a peer that reads slowly must not be cut off because a message is
+            # long.
             with trio.move_on_after(self._write_timeout) as scope:
                 try:
                     await self._stream.send_all(view[:CHUNK])
@@ -252,8 +256,8 @@ class WatchedStream:
                     self.broken = self.broken or f"the connection broke: {exc.__cause__ or exc}"
                     raise
             if scope.cancelled_caught:
-                self.broken = f"nothing was read for {self._write_timeout:g} seconds"
-                # A frame is cut off, so the connection is of no further use. Closing it also wakes the reader.
+                self.broken = f"the other side read nothing for {self._write_timeout:g} seconds"
+                # The frame is cut off, so the connection is of no further use. Closing it also wakes the reader.
                 await trio.aclose_forcefully(self._stream)
                 raise trio.BrokenResourceError(self.broken)
             view = view[CHUNK:]
@@ -261,25 +265,31 @@ class WatchedStream:
     async def send_messages(self, messages: Sequence[bytes]) -> None:
         """Send messages together, each as a text frame."""
         *first, last = [part for message in messages for part in text_frame_parts(message, self._is_client)]
-        # Only the last message can be long, and it is not copied just to put its head before it.
+        # Only the last message can be long. A long one is sent separately, so that it need not be copied to be joined
+        # to its head.
         await self._send([b"".join(first), last] if len(last) > CHUNK else [b"".join([*first, last])])
 
     # --- the end --------------------------------------------------------------------------------------------------
 
     async def say_goodbye(self, fault: CloseCause) -> None:
         """Send a close frame after the data that is being sent, unless one has been sent already."""
-        # During a send, `goodbye` is set only temporarily, so this waits for the lock; `send_all` checks it again.
+        # While data is being sent, `goodbye` is set only temporarily. So in this case `send_all` is called, too: it
+        # waits for the lock, and then checks `goodbye` again.
         if not self.goodbye or self._sending.locked():
-            # trio-websocket's `aclose` would drop messages that still arrive, and sends nothing after a fault of the
-            # peer. wsproto cuts the reason to the size of a control frame (RFC 6455, section 5.5).
+            # The close frame is made here, because trio-websocket's `aclose` would drop messages that still arrive, and
+            # would send nothing after a fault of the peer. wsproto shortens the reason to fit into a control frame (RFC
+            # 6455, section 5.5).
             frame = FrameProtocol(self._is_client, []).close(*fault)
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
                 await self.send_all(frame)
 
     async def hang_up(self) -> None:
-        """Close the stream below, within the caller's time limit; a peer at fault gets that time to read why."""
+        """Close the underlying stream, within the caller's time limit.
+
+        A peer at fault gets that time to read the reason for the close.
+        """
         self.stop()
-        # Lingering may take all of the caller's time; the stream is then closed forcefully.
+        # Lingering may take all of the caller's time limit; the stream is then closed forcefully.
         async with closing(partial(trio.aclose_forcefully, self._stream)):
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
                 if self.fault is not None and not self.broken:
@@ -288,10 +298,11 @@ class WatchedStream:
 
     async def _linger(self) -> None:
         if isinstance(self._stream, trio.SocketStream):
-            # The peer reads the end of the data after the close frame and closes its side, which ends the loop below.
+            # The peer reads the end of the data after the close frame and closes its side, which ends the following
+            # loop.
             await self._stream.send_eof()
         left = LINGERED
         while data := await self._stream.receive_some(CHUNK):
             left -= len(data)
             if left < 0:
-                await trio.sleep_forever()  # in the meantime, a peer whose writes block can read the close frame
+                await trio.sleep_forever()  # a peer whose writes block can read the close frame meanwhile

@@ -1,4 +1,4 @@
-"""Messages of a single text frame, as nearly all are: they are framed and recognized without the parser."""
+"""Writes and reads, without the parser, messages that consist of a single text frame, as nearly all messages do."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from trio_mcp.jsonrpc.codec import Pieces
 
 __all__ = ["SplitFrame", "read_text_frame", "split_frame", "text_frame", "text_frame_parts"]
 
-TEXT = 0x81  # the last, and only, frame of a text message (RFC 6455, section 5.2)
+TEXT = 0x81  # the first byte of the only frame of a text message (RFC 6455, section 5.2)
 
 BLOCK: Final = 64 * 1024
-"""Bytes that are masked at once (arbitrary): the intermediate numbers stay in the processor's cache."""
+"""How many bytes are masked at once.
+
+An arbitrary choice, with which the intermediate numbers stay in the processor's cache.
+"""
 
 
 def text_frame(message: bytes, masked: bool) -> bytes:
@@ -51,7 +54,7 @@ def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[
         return None
     message = _Mask(data[start - 4 : start]).over_all(data[start:end]) if masked else data[start:end]
     try:
-        # This is only a check, because text must be UTF-8 (RFC 6455, section 8.1): JSON is decoded from the bytes.
+        # The text is decoded only to check that it is UTF-8 (RFC 6455, section 8.1): JSON is read from the bytes.
         message.decode()
     except UnicodeDecodeError:
         return None
@@ -62,7 +65,7 @@ def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, 
     """Return where the payload of the text frame at ``place`` begins and ends; None as in `read_text_frame`."""
     start = place + 2
     # A client must mask its frames, and a server must not (RFC 6455, section 5.1); a reserved bit makes the first byte
-    # differ from `TEXT`. A wrong frame goes to the parser, which knows the code with which to close.
+    # differ from `TEXT`. A wrong frame goes to the parser, which knows the code to close with.
     if len(data) < start or data[place] != TEXT or (data[place + 1] >= 0x80) is not masked:
         return None
     size, least = data[place + 1] & 0x7F, 0
@@ -76,7 +79,7 @@ def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, 
 
 
 def split_frame(data: bytes, masked: bool, limit: int) -> SplitFrame | None:
-    """Return the incomplete text frame at the beginning of the data; None if the parser must see what is there."""
+    """Return the incomplete text frame at the beginning of the data; None if the parser must see the data."""
     found = _read_head(data, 0, masked, limit)
     if found is None:
         return None
@@ -103,7 +106,8 @@ class SplitFrame:
         self._left = size
         self._mask = _Mask(head[-4:]) if masked else None
         self._pieces = Pieces()
-        # The decoder only checks the text, as above; it checks each piece, as the parser does.
+        # The decoder only checks that the text is UTF-8. It checks each piece when the piece arrives, as the parser
+        # does.
         self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def take(self, data: bytes) -> int:
@@ -146,7 +150,7 @@ class _Mask:
         """Apply the mask to the next bytes; blocks of `BLOCK` bytes are masked fastest."""
         key, size = self._key, len(data)
         if size == BLOCK:
-            # Nearly all blocks of a long message are masked with the same number.
+            # Nearly all blocks of a long message are masked with the same number, so the number is kept.
             if self._block[0] != key:
                 self._block = key, int.from_bytes(key * (BLOCK // 4), "little")
             number = self._block[1]

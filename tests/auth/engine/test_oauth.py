@@ -270,7 +270,7 @@ async def test_a_token_that_is_refused_when_it_is_new_is_an_error(autojump_clock
     world = World()
     async with world.oauth().opened(SERVER, contextlib.nullcontext) as signer:
         world.id.faults["token"] = edited(access_token="nonsense")
-        with pytest.raises(AuthorizationError, match="refuses the token that was issued for it"):
+        with pytest.raises(AuthorizationError, match="refused the token that was issued for it"):
             await world.call(signer)
     assert len(world.asked) == 1
 
@@ -401,7 +401,7 @@ async def test_a_function_that_can_not_show_the_page_is_an_error_of_the_login(au
 
     world = World()
     async with world.oauth(show=shown).opened(SERVER, contextlib.nullcontext) as signer:
-        with pytest.raises(AuthorizationError, match="could not be shown to a person: OSError: no display"):
+        with pytest.raises(AuthorizationError, match="could not be shown to the person: OSError: no display"):
             await world.call(signer)
 
 
@@ -623,7 +623,7 @@ async def test_its_metadata_document_is_what_the_client_is_known_by(autojump_clo
         ),
         ({"redirect": "http://app.example.com/callback"}, "neither on loopback nor https"),
         ({"redirect": "myapp:/callback"}, "redirect"),
-        ({"client": "an-id"}, "client must be RegisteredClient"),
+        ({"client": "an-id"}, "client must be a RegisteredClient"),
         ({"store": "a-folder"}, "store must be a TokenStore, such as .*, got str"),
         ({"show": "browser"}, "show must be callable"),
         ({"dpop": "yes"}, "dpop must be one of auto, require, off; got 'yes'"),

@@ -141,10 +141,10 @@ R, A, G, Z, D, T, F = (
     "refresh",
 )  # the steps
 EVERYWHERE = [
-    ("file:///etc/passwd", "not a URL of https or http"),
-    ("ftp://id.example.com/x", "not a URL of https or http"),
-    ("javascript:alert(1)", "not a URL of https or http"),
-    ("data:application/json,{}", "not a URL of https or http"),
+    ("file:///etc/passwd", "not an https or http URL"),
+    ("ftp://id.example.com/x", "not an https or http URL"),
+    ("javascript:alert(1)", "not an https or http URL"),
+    ("data:application/json,{}", "not an https or http URL"),
     ("http://id.example.com/x", "not https"),
     ("https://user:secret@id.example.com/x", "user name"),
     ("https://id.example.com/x#y", "fragment"),
@@ -220,12 +220,12 @@ SIGNING_IN: dict[str, Case] = {
     "metadata redirected in a circle": Case(answered(METADATA, redirect_to(METADATA)), R, "more than 3 times"),
     "metadata of 1 GiB": Case(answered(METADATA, lambda: document(BIG)), R, "more than 65536 bytes"),
     "metadata without end, slowly": Case(
-        answered(METADATA, lambda: document(Body(b" ", pause=1))), R, "no complete response within 10 seconds"
+        answered(METADATA, lambda: document(Body(b" ", pause=1))), R, "no complete response arrived within 10 seconds"
     ),
     "metadata that unpacks to 1 GiB": Case(
         answered(METADATA, lambda: httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=Body(b"x"))),
         R,
-        "which was not accepted",
+        "which the request did not accept",
     ),
     "metadata that nests without end": Case(
         answered(METADATA, lambda: document(DEEP)), R, "did not respond with a JSON"
@@ -261,7 +261,7 @@ SIGNING_IN: dict[str, Case] = {
         told(authorization_servers=[f"{ID}/{number}" for number in range(4000)]), R, "more than 65536 bytes"
     ),
     "a hundred authorization servers": Case(
-        told(authorization_servers=[f"{ID}/{number}" for number in range(100)]), A, "no document"
+        told(authorization_servers=[f"{ID}/{number}" for number in range(100)]), A, "no metadata document"
     ),
     # --- the authorization server and its metadata
     "mix-up: the attacker's server says that it is another": Case(
@@ -324,7 +324,7 @@ SIGNING_IN: dict[str, Case] = {
         "status 400",
     ),
     # --- the redirection
-    "state of another": Case(pasted(with_state), D, "not the URL that the sign-in ended on"),
+    "state of another": Case(pasted(with_state), D, "not the URL of the page on which the sign-in ended"),
     "no state": Case(pasted(lambda url: url.replace("state=", "stat=")), D, "not the URL"),
     "state twice": Case(pasted(lambda url: url + "&state=x"), D, "not the URL"),
     "code twice": Case(pasted(lambda url: url + "&code=x"), D, "not the URL"),
@@ -456,7 +456,7 @@ SIGNED_IN: dict[str, Case] = {
     "refreshed tokens of another type": Case(expired(granted(token_type="mac")), F, "a type that was not", asked=1),
     "refreshed tokens that expired before": Case(expired(granted(expires_in=-1)), None, asked=1),
     "refreshed tokens that expire at once": Case(expired(granted(expires_in=1e-9)), None, asked=1),
-    "refreshed tokens that never hold": Case(expired(granted(access_token="forged")), Z, "refuses the token"),
+    "refreshed tokens that never hold": Case(expired(granted(access_token="forged")), Z, "refused the token"),
     "a refresh whose error repeats all that was sent": Case(
         expired(fault("token", echo(), raw(b"{}"))), T, "no usable access_token", asked=2
     ),
@@ -480,7 +480,7 @@ SIGNED_IN: dict[str, Case] = {
         expired(granted(scope="\ud800 read"), always(403, TOO_MUCH)), Z, "insufficient"
     ),
     "no scope at all": Case(always(403, 'Bearer error="insufficient_scope"'), Z, "insufficient", asked=1),
-    "a token that is never good": Case(always(401, 'Bearer error="invalid_token"'), Z, "refuses the token", asked=2),
+    "a token that is never good": Case(always(401, 'Bearer error="invalid_token"'), Z, "refused the token", asked=2),
     "a nonce that is never good": Case(
         refusing(
             lambda request: httpx.Response(
@@ -488,9 +488,9 @@ SIGNED_IN: dict[str, Case] = {
             )
         ),
         Z,
-        "refuses the token",
+        "refused the token",
     ),
-    "an error that is the access token": Case(repeated(401, "WWW-Authenticate", 'Bearer error="%s"'), Z, "refuses"),
+    "an error that is the access token": Case(repeated(401, "WWW-Authenticate", 'Bearer error="%s"'), Z, "refused"),
     "a scope that is the access token": Case(
         repeated(403, "WWW-Authenticate", 'Bearer error="insufficient_scope", scope="%s"'), "HttpError", "status 403"
     ),

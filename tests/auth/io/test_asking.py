@@ -277,7 +277,7 @@ async def test_on_loopback_alone(redirect: str, addresses: set[str]) -> None:
     ],
 )  # fmt: skip
 async def test_nothing_but_loopback_is_listened_on(redirect: str) -> None:
-    with pytest.raises(ValueError, match="redirect must be an http URL of 127"):
+    with pytest.raises(ValueError, match="redirect must be an http URL with the host 127"):
         async with listening(redirect):
             raise AssertionError
 
@@ -419,7 +419,7 @@ async def test_a_browser_is_opened_and_the_url_written(
 async def test_only_https_and_http_are_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Browser()
     monkeypatch.setattr(webbrowser, "get", lambda: opened)
-    with pytest.raises(AuthorizationError, match="is not a URL of https or http; nothing was opened"):
+    with pytest.raises(AuthorizationError, match="is not an https or http URL; nothing was opened"):
         await open_browser(url)
     assert opened.opened == []
 
@@ -504,5 +504,5 @@ async def test_pasting_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_without_a_terminal_a_login_is_required(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(terminal, "TERMINAL", str(tmp_path / "none"))
-    with pytest.raises(LoginRequired, match="there is no terminal to ask a person at; sign in from a terminal first"):
+    with pytest.raises(LoginRequired, match="no terminal in which to ask a person; sign in from a terminal first"):
         await paste_redirect(ask("").url)

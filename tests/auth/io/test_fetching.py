@@ -273,7 +273,7 @@ async def test_a_flow_has_bounds_of_its_own(autojump_clock: Any) -> None:
     for _ in range(12):
         await fetch(get())
         await trio.sleep(1000)  # a person is asked
-    with pytest.raises(AuthorizationError, match="since the flow has made 12 exchanges already"):
+    with pytest.raises(AuthorizationError, match="12 HTTP exchanges have been made already"):
         await fetch(get())
     assert len(sink.sent) == 12
     # Six slow ones use up the minute, and the seventh gets no time.

@@ -162,7 +162,7 @@ def edited(**changes: Any) -> Callable[[Path], object]:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "readable by all": (lambda path: path.chmod(0o644), "open to other users (mode 0644); if no one has used it"),
+    "readable by all": (lambda path: path.chmod(0o644), "open to other users (mode 0644); if no other user has read"),
     "writable by the group": (lambda path: path.chmod(0o620), "open to other users"),
     "another owner": (foreign, "belongs to another user (uid 4242)"),
     "symbolic link": (linked, "is a symbolic link"),
@@ -290,7 +290,7 @@ async def test_without_a_keychain_the_files_are_offered(monkeypatch: pytest.Monk
         monkeypatch.setattr(keyring, name, fail)
     store = KeyringTokens()
     for error, match in (
-        (keyring.errors.NoKeyringError("long advice"), "there is no keychain here; use FileTokens() instead"),
+        (keyring.errors.NoKeyringError("long advice"), "no keychain is available; use FileTokens() instead"),
         (keyring.errors.KeyringLocked("no"), "the keychain failed: KeyringLocked; unlock it, or use FileTokens()"),
         (RuntimeError(SECRET), "the keychain failed: RuntimeError; unlock it, or use FileTokens()"),
     ):
@@ -310,7 +310,7 @@ async def test_an_item_that_is_not_text_is_named(monkeypatch: pytest.MonkeyPatch
         return found
 
     monkeypatch.setattr(keyring, "get_password", get)
-    with pytest.raises(AuthorizationError, match=re.escape(f"the item 'trio-mcp' of {KEY} in the keychain is damaged")):
+    with pytest.raises(AuthorizationError, match=re.escape(f"the keychain's item 'trio-mcp' for {KEY} is damaged")):
         await KeyringTokens().load(KEY)
 
 
@@ -347,9 +347,9 @@ def test_a_login_is_the_same_after_a_round_trip() -> None:
 )  # fmt: skip
 def test_nothing_else_is_read_as_a_login(changes: dict[str, Any]) -> None:
     text = json.dumps({**json.loads(LOGIN.to_json()), **changes})
-    with pytest.raises(ValueError, match="this version of trio_mcp did not write it") as caught:
+    with pytest.raises(ValueError, match="it was not written by this version of trio_mcp") as caught:
         Login.from_json(text)
     assert SECRET not in str(caught.value)
     for torn in (text[:-9], "", "[]", "null"):
-        with pytest.raises(ValueError, match="did not write it"):
+        with pytest.raises(ValueError, match="it was not written by"):
             Login.from_json(torn)

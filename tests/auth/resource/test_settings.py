@@ -32,7 +32,7 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "an issuer over plain http": (lambda: made(issuers=["http://id.example"]), ValueError, "issuers must begin with"),
     "an issuer with a query": (lambda: made(issuers=[f"{ISSUER}?t=1"]), ValueError, "issuers must be a URL without"),
     "a list of scopes in a string": (lambda: made(scopes="a b"), TypeError, "scopes must be a list of strings"),
-    "a scope with a space": (lambda: made(scopes=["a b"]), ValueError, "scopes has 'a b', which can't be a scope"),
+    "a scope with a space": (lambda: made(scopes=["a b"]), ValueError, "scopes contains 'a b', which is not a valid"),
     "an empty scope": (lambda: made(scopes=[""]), ValueError, "scopes must be a non-empty string"),
     "offline_access": (lambda: made(scopes=["offline_access"]), ValueError, "scopes must not include 'offline_access'"),
     "an unknown dpop": (lambda: made(dpop="yes"), ValueError, "dpop must be one of off, accept, require"),
@@ -49,9 +49,9 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "an algorithm in a string": (lambda: JwtVerifier(algorithms="ES256"), TypeError, "algorithms must be a list of"),
     "no algorithm": (lambda: JwtVerifier(algorithms=[]), ValueError, "algorithms must not be empty"),
     "keys in a list": (lambda: JwtVerifier(keys=[KEY]), TypeError, "keys must be a JWKS"),  # type: ignore[arg-type]
-    "keys without keys": (lambda: JwtVerifier(keys={}), ValueError, "it is not a JWKS"),
+    "keys without keys": (lambda: JwtVerifier(keys={}), ValueError, "not a JWKS: expected"),
     "keys that are private": (
-        lambda: JwtVerifier(keys={"keys": [KEY.as_dict(private=True)]}), ValueError, "keys has no public key"
+        lambda: JwtVerifier(keys={"keys": [KEY.as_dict(private=True)]}), ValueError, "keys contains no public key"
     ),
     "keys over plain http": (lambda: JwtVerifier(keys="http://id.example/jwks"), ValueError, "keys must begin with"),
     "no client_id": (lambda: IntrospectionVerifier("", "s"), ValueError, "client_id must be a non-empty string"),
@@ -130,7 +130,7 @@ async def test_audiences_that_are_not_urls() -> None:
     ],
 )
 def test_what_is_served_is_what_tokens_are_for(resource: str, served: bool) -> None:
-    wrong = pytest.raises(ValueError, match=r"the URL being served is http://127\.0\.0\.1:8000/mcp")
+    wrong = pytest.raises(ValueError, match=r"whose URL is http://127\.0\.0\.1:8000/mcp")
     with contextlib.nullcontext() if served else wrong:
         check_resource(resource, "127.0.0.1", 8000, HttpOptions())
 

@@ -209,7 +209,7 @@ def test_a_redirection_of_another_flow(state: str | None) -> None:
             {"error": "invalid_scope", "error_description": "no\x1b[2J\x00such"},
             "authorization",
             "invalid_scope",
-            "refused: no",
+            "refused the request: no",
         ),
         # Both: an error is an error.
         ({"error": "server_error", "code": SECRET}, "authorization", "server_error", "refused"),

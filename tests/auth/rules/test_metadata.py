@@ -261,7 +261,7 @@ def test_an_authorization_server_without_usable_metadata_is_passed_over() -> Non
     world = World({AT_PATH: prm(MCP, "file:///etc", ID), ID + OAUTH: asm()})
     assert found(world).server.issuer == ID
     world = World({AT_PATH: prm(MCP, *(f"https://{n}.example" for n in range(50)))})
-    with pytest.raises(AuthorizationError, match=r"https://0\.example failed: there is no document"):
+    with pytest.raises(AuthorizationError, match=r"https://0\.example failed: there is no metadata document"):
         found(world)
     assert len(world.fetched) == 1 + 3 * 2
 
@@ -294,7 +294,7 @@ HOSTILE: dict[str, tuple[str, Any, str]] = {
     "an issuer on this machine": (AT_PATH, prm(MCP, "https://localhost:8443"), "leads to this machine"),
     "an issuer in plain http": (AT_PATH, prm(MCP, "http://id.example.com"), "is not https"),
     "an issuer of a cloud": (AT_PATH, prm(MCP, "https://169.254.169.254"), "an address that is never allowed"),
-    "an issuer of a WebSocket": (AT_PATH, prm(MCP, "wss://id.example.com"), "is not a URL of https"),
+    "an issuer of a WebSocket": (AT_PATH, prm(MCP, "wss://id.example.com"), "is not an https or http URL"),
     "an issuer with a query": (AT_PATH, prm(MCP, ID + "?x=1"), "has a query"),
     "an issuer with a fragment": (AT_PATH, prm(MCP, ID + "#x"), "a fragment"),
     "an issuer with a name": (AT_PATH, prm(MCP, "https://a:b@id.example.com"), "a user name"),
@@ -375,9 +375,9 @@ def test_a_challenge_that_names_a_bad_url(metadata: str) -> None:
         ({OLD: asm(ID)}, Wanted(), MCP, "is the metadata of 'https://id"),
         ({OLD: served(503)}, Wanted(), MCP, "status 503"),
         ({AT_ROOT: served(502)}, Wanted(), MCP, "status 502"),
-        ({}, Wanted(others=("basic", "negotiate")), MCP, "asks for basic or negotiate"),
+        ({}, Wanted(others=("basic", "negotiate")), MCP, "asks for authentication by basic or negotiate"),
         ({}, Wanted(), "http://mcp.example.com/mcp", "is not https"),
-        ({}, Wanted(), "mcp.example.com", "the URL of the MCP server is not a URL"),
+        ({}, Wanted(), "mcp.example.com", "the URL of the MCP server is not an https or http URL"),
     ],
 )
 def test_when_there_is_no_way_back_to_2025_03_26(pages: Any, wanted: Wanted, server: str, why: str) -> None:

@@ -173,7 +173,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         answer({"error": "invalid_redirect_uri", "error_description": "no\x1b[2J\nloopback"}, 400),
         "no.*loopback.*does not allow the redirect URI http://127.0.0.1:8765/callback",
     ),
-    "an odd error": (answer({"error": ["x"], "error_description": 7}, 400), "it was refused with status 400"),
+    "an odd error": (answer({"error": ["x"], "error_description": 7}, 400), "the registration with status 400"),
 }
 
 
@@ -196,7 +196,7 @@ def test_registrations_that_come_to_nothing(page: Any, why: str) -> None:
             {"client": RegisteredClient("me", issuer="https://old.example")},
             "registered with https://old.example",
         ),
-        (server(methods=("private_key_jwt",)), {"client": RegisteredClient("me", secret="s")}, "supports no way"),
+        (server(methods=("private_key_jwt",)), {"client": RegisteredClient("me", secret="s")}, "supports no authentic"),
     ],
 )
 def test_when_no_way_is_left(at: AuthorizationServerMetadata, options: dict[str, Any], why: str) -> None:
@@ -271,7 +271,7 @@ def test_when_a_registration_is_used_again(changes: dict[str, Any], scopes: tupl
         ("https://app.example.com/%2e%2E/b", "a path with"),
         ("https://app.example.com/a#b", "a fragment"),
         ("https://a:b@app.example.com/a", "a user name"),
-        ("client.json", "not a URL"),
+        ("client.json", "not an https or http URL"),
     ],
 )
 def test_urls_of_a_clients_document(url: str, why: str | None) -> None:
@@ -292,7 +292,7 @@ def test_urls_of_a_clients_document(url: str, why: str | None) -> None:
         ("https://app.example.com/callback", None),
         ("http://app.example.com/callback", "neither on loopback nor https"),
         ("ws://127.0.0.1/callback", "neither on loopback nor https"),
-        ("com.example.app:/callback", "not a URL"),
+        ("com.example.app:/callback", "not an https or http URL"),
         ("http://127.0.0.1/callback#x", "a fragment"),
     ],
 )

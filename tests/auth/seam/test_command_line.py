@@ -140,7 +140,7 @@ def test_a_login_is_used_until_it_is_dropped(site: Site, tmp_path: Path, capfd: 
     tokens = tokens_of(tmp_path)
     assert run("logout", site.url) == f"signed out of {site.url}\n"
     assert all(site.issuer.claims_of(token) is None for token in tokens)
-    assert run("logout", site.url) == f"there is no login at {site.url}\n"
+    assert run("logout", site.url) == f"no login is stored for {site.url}\n"
     run("call", site.url, "whoami", status=LOGIN)
     # A terminal is not needed where it is asked for.
     assert run("call", site.url, "whoami", "--auth", "browser").endswith("read\n")

@@ -163,7 +163,7 @@ def test_what_is_not_an_auth_is_refused(wrong: Any) -> None:
     ids=["header", "user name"],
 )
 def test_two_credentials_for_one_server_are_refused(parameters: Any) -> None:
-    with pytest.raises(ValueError, match="leave one of them out") as caught:
+    with pytest.raises(ValueError, match="leave out one of the two") as caught:
         HttpServerParameters(**parameters, auth=Person())
     assert "password" not in str(caught.value)
     # Those of the group are for members that have none.
@@ -232,7 +232,7 @@ async def test_a_proxy_whose_login_has_ended_says_what_to_do(caplog: pytest.LogC
         auth.token, auth.denies = "ended", True
         with pytest.raises(McpError, match="is unavailable: AuthorizationError"):
             await client.call_tool("fine")
-    (record,) = [each for each in caplog.records if "did not respond" in each.getMessage()]
+    (record,) = [each for each in caplog.records if "to the upstream server" in each.getMessage()]
     assert "authorization failed: " in record.getMessage()
     assert record.exc_info is None
 
@@ -306,12 +306,12 @@ def test_a_configuration_has_an_auth(settings: Any, kind: type) -> None:
     [
         ("oath", "\"type\" must be one of oauth, client-credentials, workload-identity, bearer; did you mean 'oauth'?"),
         ({}, '"type" must be one of'),
-        ({"type": "oauth", "scope": ["a"]}, "unknown key 'scope' of 'oauth'; did you mean 'scopes'?"),
+        ({"type": "oauth", "scope": ["a"]}, "unknown key 'scope' for the type 'oauth'; did you mean 'scopes'?"),
         ({"type": "oauth", "scopes": "a"}, "'scopes' must be an array of strings"),
-        ({"type": "oauth", "clientId": ""}, "'clientId' must be a string, and not empty"),
+        ({"type": "oauth", "clientId": ""}, "'clientId' must be a non-empty string"),
         ({"type": "oauth", "clientSecret": "${SECRET}"}, "'clientId' is missing"),
-        ({"type": "oauth", "issuer": "https://id"}, "'issuer' belongs to a 'clientId'"),
-        ({"type": "oauth", "prompt": "consent"}, "'prompt' belongs to a 'clientId'"),
+        ({"type": "oauth", "issuer": "https://id"}, "'issuer' can be used only with 'clientId'"),
+        ({"type": "oauth", "prompt": "consent"}, "'prompt' can be used only with 'clientId'"),
         ({"type": "oauth", "store": "disk"}, "'store' must be one of file, keyring, memory"),
         ({"type": "oauth", "metadataUrl": "http://example.com/client.json"}, ""),
         ({"type": "client-credentials", "clientId": "a"}, "either 'clientSecret' or 'privateKeyFile'"),
@@ -362,7 +362,7 @@ def test_an_extra_that_is_missing_is_named(
     [
         ({"command": "server", "url": ""}, "not allowed for a server with a command"),
         ({"url": "tcp://localhost:1"}, "takes no 'auth'"),
-        ({"headers": {"Authorization": "${SECRET}"}}, "leave one of them out"),
+        ({"headers": {"Authorization": "${SECRET}"}}, "leave out one of the two"),
     ],
 )
 def test_an_auth_belongs_to_a_url_and_stands_alone(entry: Any, problem: str) -> None:

@@ -270,7 +270,7 @@ async def test_a_websocket_ends_once_its_requests_have_their_responses(autojump_
         assert driver.sent[3] == {
             "type": "websocket.close",
             "code": 3000,
-            "reason": "the token has expired; come back with a new one",
+            "reason": "the token has expired; reconnect with a new one",
         }
         assert app.statistics().websockets == 0
 

@@ -74,11 +74,11 @@ async def test_any_url_that_the_transport_takes_can_be_a_server() -> None:
 
 @pytest.mark.parametrize("token", ["", "two words", "a\nb", "tök", "a\x00"])
 async def test_a_text_that_is_not_a_token(token: str, autojump_clock: MockClock) -> None:
-    with pytest.raises(ValueError, match="a token must be printable ASCII without spaces") as caught:
+    with pytest.raises(ValueError, match="a bearer token must be printable ASCII without spaces") as caught:
         BearerToken(token)
     assert not token or token not in str(caught.value)
     async with opened(Source(token)) as signer:
-        with pytest.raises(AuthorizationError, match="the function of BearerToken failed") as refused:
+        with pytest.raises(AuthorizationError, match="the function passed to BearerToken failed") as refused:
             await signer.attempt().fields("POST", SERVER)
     assert "printable ASCII" in str(refused.value.__cause__)
 
@@ -102,12 +102,12 @@ async def test_a_function_is_asked_once_and_again_when_its_token_is_refused(auto
         assert await together(*[partial(world.call, signer)] * 8) == [200] * 8
         assert source.calls == 2
         await trio.sleep(100)
-        with pytest.raises(AuthorizationError, match="the server refuses the token"):
+        with pytest.raises(AuthorizationError, match="the server refused the token"):
             await world.call(signer)
 
 
 @pytest.mark.parametrize(("status", "challenge", "problem"), [
-    (401, "Bearer", "the server refuses the token of BearerToken with status 401; pass a token"),
+    (401, "Bearer", "the server refused the token from BearerToken with status 401; pass a token"),
     (401, 'Bearer error="invalid_token"', r"with status 401 .invalid_token."),
     (401, "", "with status 401"),
     (401, 'Bearer error="CANARY-0123456789", scope="CANARY-0123456789"', "with status 401;"),

@@ -86,7 +86,7 @@ def test_a_key_survives_storing_and_shows_itself_nowhere() -> None:
     json.dumps({"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA", "d": "CANARY"}),
 ])  # fmt: skip
 def test_another_text_than_such_a_key_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="the DPoP key is not a private key for ES256") as caught:
+    with pytest.raises(ValueError, match="the DPoP key must be a JWK, in JSON, of a private key for ES256") as caught:
         Prover(text)
     assert "CANARY" not in repr(caught.value)
 
@@ -166,7 +166,7 @@ def test_whether_a_login_is_bound_to_a_key(use: Any, discovered: Discovered, wan
 
 
 def test_dpop_that_is_required_and_not_offered() -> None:
-    with pytest.raises(AuthorizationError, match="DPoP is required, but it is not offered with ES256"):
+    with pytest.raises(AuthorizationError, match="DPoP with ES256 is required, but the server does not offer it"):
         choose_prover("require", found(("RS256",)), ASKED)
 
 

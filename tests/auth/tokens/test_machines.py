@@ -122,7 +122,7 @@ async def test_more_scopes_are_asked_for_when_the_server_wants_them(autojump_clo
 @pytest.mark.parametrize(("refusal", "error", "text"), [
     (raw(b'{"error": "invalid_client"}', code=401), "invalid_client", "check the client's id and its secret or key"),
     (raw(b'{"error": "unauthorized_client"}', code=400), "unauthorized_client", "allow this client the grant"),
-    (status(503), None, "responded with 503"),
+    (status(503), None, "responded with status 503"),
 ])  # fmt: skip
 async def test_what_the_authorization_server_refuses(
     refusal: Any, error: str | None, text: str, autojump_clock: MockClock
@@ -222,7 +222,7 @@ async def test_a_refused_assertion_is_not_sent_again(error: str, autojump_clock:
 @pytest.mark.parametrize(("content", "problem"), [
     (None, "can't be read from .*: No such file"),
     (b"", "the assertion must be a non-empty string"),
-    (b"\xff", "can't be read from .*: it is not text"),
+    (b"\xff", "can't be read from .*: the file is not ASCII text"),
     (b"a" * 70_000, "too long for an assertion"),
 ])  # fmt: skip
 async def test_a_file_without_an_assertion(content: bytes | None, problem: str, tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ async def test_a_server_and_a_provider_of_one_url_have_a_login_each(autojump_clo
     # Which of the two is meant can't be known, and a person who signs out wants neither: not even if one can't be
     # revoked.
     at.id.faults["revoke"] = status(500)
-    with pytest.raises(AuthorizationError, match="the server responded with 500"):
+    with pytest.raises(AuthorizationError, match="the server responded with status 500"):
         await OAuth(**given).sign_out(SERVER)
     assert await at.store.keys() == []
     assert (at.id.count("revoke"), idp.count("revoke")) == (1, 1)

@@ -212,4 +212,4 @@ async def test_another_revision_is_refused(autojump_clock: trio.testing.MockCloc
         await trio.sleep(10)
         assert client.transport.carrier is None
     assert len(reports) == 1
-    assert "b can't carry the session: the server refuses the session" in reports[0]
+    assert "b can't carry the session: the server refused the session" in reports[0]

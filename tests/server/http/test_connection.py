@@ -310,7 +310,7 @@ class Echo:
         stream, self.head = await extras.take_over()
         with pytest.raises(RuntimeError, match="the response has begun"):
             await extras.take_over()
-        with pytest.raises(RuntimeError, match="when it may not"):
+        with pytest.raises(RuntimeError, match="not allowed at this point"):
             await send({"type": "http.response.start", "status": 200})
         await stream.send_all(b"taken:" + self.head.partition(b"\r\n\r\n")[2])
         while data := await stream.receive_some():

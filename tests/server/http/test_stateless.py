@@ -99,7 +99,7 @@ def value(id: int, value: int) -> dict[str, Any]:
 
 
 def refused(method: str) -> dict[str, Any]:
-    text = f"the method {method!r} is not allowed in '2025-06-18', only POST"
+    text = f"the method {method!r} is not allowed in '2025-06-18'; allowed: POST"
     return {"jsonrpc": "2.0", "error": {"code": -32600, "message": text}}
 
 

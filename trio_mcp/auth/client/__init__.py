@@ -1,1 +1,1 @@
-"""Clients that sign in, and stay signed in."""
+"""The client's side of authorization: signing in, and staying signed in."""

@@ -19,7 +19,7 @@ __all__ = ["Asker", "Person", "Show"]
 
 Show: TypeAlias = Callable[[str], Awaitable[str | None]]
 """A function that shows a person the URL to open. It returns the URL of the redirection if the person pasted it, or
-None if the redirection will arrive by itself."""
+None if the redirection will reach the listener."""
 
 
 @attrs.frozen
@@ -43,8 +43,8 @@ class Person:
                 have arrived, or the time has run out.
         """
         with trio.move_on_after(self.asker.login_timeout):
-            # `show` may run for as long as the browser does, and the redirection may arrive before it returns: leaving
-            # the block cancels `show`.
+            # `show` may run for as long as the browser does, and the redirection may arrive before it returns, so
+            # leaving the block cancels it.
             async with background_nursery() as nursery:
                 nursery.start_soon(self._shown, ask)
                 return await self._arriving.one(ask.state)
@@ -56,35 +56,36 @@ class Person:
             "authorization",
             f"the person did not sign in within {self.asker.login_timeout:g} seconds",
             issuer=issuer,
-            advice="try again, or give people longer with login_timeout; if the page said that the client is unknown,"
+            advice="try again, or set a longer login_timeout; if the page said that the client is unknown,"
             " sign out first",
         )
 
     async def _shown(self, ask: SignIn) -> None:
-        # Both are possible at once: a person who is asked to paste may have a browser that reaches the listener.
+        # The redirection may be pasted or reach the listener: even a person who is asked to paste it may have a browser
+        # that reaches the listener.
         try:
             pasted = await self.asker.show(ask.url)
         except TrioMcpError:
             raise
-        # `show` belongs to the program. An exception from it ends this sign-in as an `AuthorizationError`, which
-        # callers expect.
+        # `show` is a function of the program, which may raise any exception. Callers expect an `AuthorizationError` if
+        # the sign-in fails.
         except Exception as exc:
-            problem = f"the URL could not be shown to a person: {type(exc).__name__}: {exc}"
+            problem = f"the sign-in URL could not be shown to the person: {type(exc).__name__}: {exc}"
             raise AuthorizationError("authorization", problem, issuer=ask.issuer) from exc
         if pasted is None:
             return
         try:
-            # The rules are those of the listener: the `state` has to be right, and each redirection counts once,
-            # however it arrives.
+            # A pasted redirection has to meet the same rules as one that reaches the listener: its `state` has to be
+            # right, and each redirection counts only once.
             found = self._arriving.arrived(urlsplit(pasted.strip()).query)
         except ValueError:
             found = None
-        # This ends the sign-in, whereas the listener goes on waiting after a wrong redirection: any page in a browser
-        # can send one of those, but only the person pastes.
+        # If the person pastes a wrong text, the sign-in ends, whereas the listener goes on waiting after a wrong
+        # redirection: any page in a browser can cause a redirection, but only the person can paste a text.
         if found is None:
             raise AuthorizationError(
                 "redirection",
-                "the pasted text is not the URL that the sign-in ended on",
+                "the pasted text is not the URL of the page on which the sign-in ended",
                 issuer=ask.issuer,
                 advice="sign in again, and paste the whole URL",
             )
@@ -120,6 +121,6 @@ class Asker:
             await trio.lowlevel.checkpoint()
             yield Person(self, redirect, Redirections(redirect or ""))
             return
-        # The port is bound before the flow begins: it is part of the redirect URI that is registered and sent.
+        # The port is bound before the flow begins, because it is part of the redirect URI that is registered and sent.
         async with listening(redirect) as arriving:
             yield Person(self, arriving.uri, arriving)

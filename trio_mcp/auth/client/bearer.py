@@ -1,4 +1,4 @@
-"""Access tokens that the program itself supplies."""
+"""Authorizes requests with access tokens that the program itself supplies."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ __all__ = ["BearerToken", "TokenFunction"]
 TokenFunction: TypeAlias = Callable[[], Awaitable[str]]
 """An async function that returns a token that is valid now."""
 
-# A line break would begin another field of the request. RFC 6750, section 2.1, allows fewer characters than this.
+# A token with a line break would begin another field of the request. RFC 6750, section 2.1, allows even fewer
+# characters than this pattern.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 class BearerToken:
-    """Signs requests with an access token that your program supplies.
+    """Authorizes requests with an access token that your program supplies.
 
     Args:
         token: The token; or an async function that returns one, which is called before the first request, and again
@@ -56,7 +57,7 @@ class BearerToken:
 
 
 class _Signer:
-    """The token for one server, which all operations share."""
+    """Holds the token for one server; all operations at that server share it."""
 
     def __init__(self, server: str, token: str | TokenFunction) -> None:
         self.server = server
@@ -69,10 +70,11 @@ class _Signer:
         return _Attempt(self)
 
     async def token(self, refused: str = "") -> str:
-        """Return the token; if it is the refused one, first call the program's function for a new one."""
+        """Return the token; if it equals ``refused``, first call the program's function for a new one."""
         # `_token` and `refused` are both empty at first, so the function is called before the first request, too.
         if self._token == refused and callable(self._source):
-            # Later operations find the token that the first one got; an operation with a token never waits here.
+            # If several operations need a new token, the first one calls the function, and the others wait for the lock
+            # and find that token. An operation whose token is still good does not wait.
             async with self._asking:
                 if self._token == refused:
                     self._token = await _asked(self._source)
@@ -80,7 +82,7 @@ class _Signer:
 
 
 class _Attempt:
-    """The authorization of one operation."""
+    """Authorizes the requests of one operation."""
 
     def __init__(self, signer: _Signer) -> None:
         self._signer = signer
@@ -96,17 +98,17 @@ class _Attempt:
 
     async def again(self, status: int, headers: Headers) -> bool:
         """Return whether to send the request once more, with another token."""
-        # A request to another origin went without the token, so its refusal says nothing about the token.
+        # A request to another origin was sent without the token, so its refusal says nothing about the token.
         if status not in (401, 403) or not self._used:
             return False
         wanted = read_wanted(headers, token=self._used)
-        # Each operation does this once: if all tokens from the function are refused, the request would otherwise be
-        # repeated forever.
+        # Each operation gets a new token only once: if the server refused every token that the caller's function
+        # returns, the request would otherwise be repeated forever.
         if status == 401 and not self._renewed:
             self._renewed = True
             if await self._signer.token(self._used) != self._used:
                 return True
-        # Any other 403 is the server's response to the request, which no other token would change.
+        # A 403 with another error, or with no error code, has reasons that no other token would change.
         if status == 401 or wanted.error == "insufficient_scope":
             raise _refused(status, wanted)
         return False
@@ -117,7 +119,7 @@ def _refused(status: int, wanted: Wanted) -> AuthorizationError:
         scopes = " ".join(sorted(wanted.scopes or ()))
         problem, advice = "the token does not allow the request", f"get a token with the scopes {scopes}"
         return AuthorizationError("authorization", problem, error=wanted.error, advice=advice if scopes else "")
-    problem = f"the server refuses the token of BearerToken with status {status}"
+    problem = f"the server refused the token from BearerToken with status {status}"
     advice = "pass a token for this server that has not expired, or sign in with OAuth()"
     return AuthorizationError("token", problem, error=wanted.error, advice=advice)
 
@@ -128,16 +130,18 @@ async def _asked(source: TokenFunction) -> str:
         _check(token)
     except AuthorizationError:
         raise
-    except Exception as exc:  # any exception of the program's function becomes an error of this call
-        # Only the type is shown: the text of a foreign exception may quote the token.
-        problem = f"the function of BearerToken failed with {type(exc).__name__}"
+    except Exception as exc:  # whatever the program's function raises becomes an error of this call
+        # Only the exception's type is shown, because its text may quote the token.
+        problem = f"the function passed to BearerToken failed with {type(exc).__name__}"
         raise AuthorizationError("token", problem, advice="see the cause of this error") from exc
     return token
 
 
 def _check(token: object) -> None:
     if not isinstance(token, str):
-        raise TypeError(f"a token must be a string, got {type(token).__name__}")
+        raise TypeError(f"a bearer token must be a string, got {type(token).__name__}")
     if not _TOKEN.fullmatch(token):
         # The message does not quote the token, which is secret.
-        raise ValueError("a token must be printable ASCII without spaces, and not empty; leave out the word Bearer")
+        raise ValueError(
+            "a bearer token must be printable ASCII without spaces, and not empty; leave out the word Bearer"
+        )

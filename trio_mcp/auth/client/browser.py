@@ -20,7 +20,7 @@ TIMEOUT: Final = 10.0
 If the browser runs in the foreground, the call that starts it returns only when the browser exits.
 """
 
-# These browsers would take over the terminal, and few of them can show a sign-in page.
+# Text browsers are not used: they would take over the terminal, and few of them can show a sign-in page.
 _OF_THE_TERMINAL: Final = frozenset({"elinks", "links", "lynx", "w3m", "www-browser"})
 
 
@@ -35,10 +35,11 @@ async def open_browser(url: str) -> None:
     """
     host = _host_of(url)
     await trio.lowlevel.checkpoint()
-    # The URL is written first: no one here can tell whether a browser really shows the page.
+    # The URL is written to stderr first, because this program can't tell whether a browser really shows the page.
     tell(f"To sign in, open this page of {host} in a web browser:\n  {url}")
     with trio.move_on_after(TIMEOUT):
-        # Starting a browser blocks, so a thread does it. The thread is abandoned if it runs for as long as the browser.
+        # Starting a browser blocks, so it is done in a thread. The thread is abandoned if the call returns only when
+        # the browser exits.
         if not await trio.to_thread.run_sync(_open, url, abandon_on_cancel=True):
             tell("(No web browser could be opened here.)")
 
@@ -50,15 +51,16 @@ def _host_of(url: str) -> str:
         host = (parts.hostname or "").encode("idna").decode("ascii")
     except ValueError:
         host = ""
-    # Browsers support schemes that run programs, and some split their argument at spaces.
+    # Only a plain URL is passed on: browsers support schemes that run programs, and some browsers split their argument
+    # at spaces.
     if not host or parts.scheme not in ("https", "http") or not url.isascii() or " " in url or not url.isprintable():
-        raise AuthorizationError("authorization", "the URL to open is not a URL of https or http; nothing was opened")
+        raise AuthorizationError("authorization", "the URL to open is not an https or http URL; nothing was opened")
     return host
 
 
 def _open(url: str) -> bool:
     try:
-        # `webbrowser.open` would try one browser after another, including those of the terminal.
+        # `webbrowser.open` would try one browser after another, including those that run in the terminal.
         browser = webbrowser.get()
         name = os.path.basename(str(getattr(browser, "name", "")))
         return name not in _OF_THE_TERMINAL and bool(browser.open(url))

@@ -23,7 +23,7 @@ Identify: TypeAlias = Callable[[Callable[[], float]], Flow[tuple[TokenEndpoint, 
 
 
 class IdentityAssertion(Machine):
-    """Signs requests on behalf of a person known to an identity provider, as the organization allows (ID-JAG).
+    """Authorizes requests on behalf of a person known to an identity provider, as the organization allows (ID-JAG).
 
     The person signs in at the provider, once for all servers. The provider exchanges the ID token for an assertion,
     and the server's authorization server exchanges the assertion for a token.
@@ -57,12 +57,12 @@ class IdentityAssertion(Machine):
     ) -> None:
         if isinstance(person, OAuth):
             if idp_client is not None:
-                raise TypeError("an OAuth has its own client: leave out idp_client")
+                raise TypeError("leave out idp_client: the person is an OAuth, which has a client of its own")
             identify: Identify = partial(_signed_in, idp, person)
         elif not callable(person):
             raise TypeError(f"the person must be an OAuth or an async function, got {type(person).__name__}")
         elif idp_client is None:
-            raise TypeError("pass idp_client, to which the ID token is issued")
+            raise TypeError("pass idp_client, the client to which the ID token is issued")
         else:
             identify = partial(_given, idp, person, idp_client, options.get("urls", UrlPolicy()))
         super().__init__(
@@ -71,8 +71,8 @@ class IdentityAssertion(Machine):
             grant=JWT_BEARER,
             client=client,
             issuer=client.issuer,
-            # Both an `OAuth` and a function may have to ask the person for the ID token, and a renewal has no time for
-            # that.
+            # Both an `OAuth` and a function may have to ask the person for the ID token, which takes longer than a
+            # renewal may take.
             asks=True,
             again=False,
         )
@@ -102,7 +102,8 @@ def _given(
     policy: UrlPolicy,
     clock: Callable[[], float],
 ) -> Flow[tuple[TokenEndpoint, str]]:
-    # The metadata is looked up each time: providers move their endpoints, and this happens once in a token's life.
+    # The metadata is looked up each time, because providers may move their endpoints. One lookup in the lifetime of a
+    # token costs little.
     provider = yield from find_server(idp, policy, idp)
     record = yield from register(provider, client=client, redirect=None, grants=(TOKEN_EXCHANGE,))
     there = TokenEndpoint(

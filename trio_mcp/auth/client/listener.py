@@ -1,4 +1,4 @@
-"""The redirection of a browser, awaited on a port of the loopback interface (RFC 8252, section 7.3)."""
+"""Waits for the redirection of a browser, on a port of the loopback interface (RFC 8252, section 7.3)."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ MAX_WRONG: Final = 100
 An arbitrary choice: a person causes a handful, and an attacker can't guess the ``state`` in so few attempts.
 """
 MAX_CONNECTIONS: Final = 32
-"""The largest number of simultaneous connections; beyond it, the oldest one without a complete request head is closed.
+"""The maximum number of connections; for one more, the oldest one without a complete request head is closed.
 
 An arbitrary choice: a browser opens a few connections ahead of time.
 """
 LONGEST_HEAD: Final = 32 * 1024
-"""The largest request head, in bytes.
+"""The maximum size of a request head, in bytes.
 
 An arbitrary choice: a code may take several kilobytes, and a browser sends a host's cookies to all of its ports.
 """
 TIMEOUT: Final = 10.0
 """How many seconds a request and its response may take together."""
 
-# The addresses are fixed rather than resolved, so that no entry of a resolver can make them reachable from other
-# machines. A browser may choose either address for `localhost`, so both are listened on.
+# The addresses are fixed rather than resolved, so that no entry of a resolver can make the listener reachable from
+# other machines. A browser may choose either address for `localhost`, so both are listened on.
 _ADDRESSES: Final = {"127.0.0.1": ["127.0.0.1"], "::1": ["::1"], "localhost": ["127.0.0.1", "::1"]}
 
-# The page can't say whether the sign-in succeeded: the parameters of the redirection are checked later.
+# The page does not say whether the sign-in succeeded: the parameters of the redirection are checked only later.
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
 """
-# The URL of the page has the code in it: no cache may keep the page, and no request from it may name its URL. The page
-# has no script, so no script is allowed to run.
+# The page's URL contains the authorization code, so no cache may keep the page, and no request from the page may reveal
+# its URL. The page has no script, so no script is allowed to run.
 _FIELDS: Final = [
     ("Content-Type", "text/html; charset=utf-8"),
     ("Cache-Control", "no-store"),
@@ -58,7 +58,7 @@ _FIELDS: Final = [
 ]
 _TITLES: Final = {
     200: ("Done", "You can close this page and go back to the program."),
-    400: ("Not expected", "This is not the sign-in that the program is waiting for. It is still waiting."),
+    400: ("Not expected", "This is not the sign-in that the program is waiting for. The program is still waiting."),
     404: ("Not found", "There is nothing here."),
     405: ("Not allowed", "Only GET is allowed here."),
 }
@@ -73,13 +73,12 @@ def parameters_of(query: str, state: str) -> Mapping[str, str] | None:
     found = dict(pairs)
     # The comparison takes constant time: its duration must not show how much of a guess is right.
     right = hmac.compare_digest(found.get("state", "").encode(), state.encode())
-    # RFC 6749, section 3.1: no parameter comes twice. If one did, other code could read the value that was not checked
-    # here.
+    # No parameter may occur twice (RFC 6749, section 3.1): other code could read the occurrence that was not checked.
     return found if right and max(Counter(name for name, _ in pairs).values()) == 1 else None
 
 
 class Redirections:
-    """Browser redirections that arrive at a redirect URI.
+    """Receives the browser redirections that arrive at a redirect URI.
 
     Args:
         uri: The redirect URI, with the port that was bound.
@@ -95,7 +94,7 @@ class Redirections:
         self._ended = trio.Event()
         self._wrong = 0
         self._silent: dict[trio.CancelScope, None] = {}  # connections without a complete head, the oldest first
-        self._answered = 0  # connections that are being sent a response
+        self._answered = 0  # how many connections are being sent a response
 
     async def one(self, state: str) -> Mapping[str, str]:
         """Wait for the redirection with this ``state``, and return its parameters.
@@ -103,7 +102,7 @@ class Redirections:
         Other redirections get a 400, and the wait goes on.
 
         Raises:
-            AuthorizationError: After 100 wrong redirections.
+            AuthorizationError: If 100 wrong redirections have arrived.
         """
         self._state, self._outcome, self._ended = state, None, trio.Event()
         try:
@@ -139,7 +138,8 @@ class Redirections:
         async with stream:
             if len(self._silent) + self._answered >= MAX_CONNECTIONS and not self._make_room():
                 return
-            # Browsers open connections ahead of time and may never use them; those must not take up all places.
+            # Browsers open connections ahead of time and may never use them. Such connections are closed after a while,
+            # so that they don't use up `MAX_CONNECTIONS`.
             with trio.move_on_after(TIMEOUT) as scope:
                 self._silent[scope] = None
                 try:
@@ -151,13 +151,13 @@ class Redirections:
 
     def _make_room(self) -> bool:
         """Close the oldest connection that has not sent a complete request head; return whether there was one."""
-        # The new connection may be the browser's, which sends its head at once; any program of this machine can hold
-        # connections open.
+        # The new connection may be that of the browser, which sends its request head at once, whereas any program on
+        # this machine can keep connections open without sending anything.
         oldest = next(iter(self._silent), None)
         if oldest is None:
             return False
         del self._silent[oldest]
-        oldest.cancel("a newer connection needs the place")
+        oldest.cancel("a newer connection replaced this one")
         return True
 
     async def _serve(self, stream: trio.abc.HalfCloseableStream, scope: trio.CancelScope) -> None:
@@ -166,7 +166,7 @@ class Redirections:
         try:
             while (event := connection.next_event()) is h11.NEED_DATA:
                 connection.receive_data(bytes(await stream.receive_some()))
-            if not isinstance(event, h11.Request):  # closed without a request
+            if not isinstance(event, h11.Request):  # the connection was closed without a request
                 return
             status, found = self._judge(event)
         except h11.RemoteProtocolError:
@@ -180,24 +180,25 @@ class Redirections:
             pass  # the redirection counts, though the person does not see the page
         finally:
             self._answered -= 1
-            # This comes last: the waiting task then closes the listener, and with it this connection, and the person
-            # should see the page first. It is in `finally`, since a browser that does not read the page has signed in
-            # nevertheless.
+            # The redirection is settled last, because the waiting task then closes the listener, and with it this
+            # connection, but the person should see the page first. It is settled in `finally`, because the sign-in
+            # counts even if the browser does not read the page.
             if found is not None:
                 self.settle(found)
 
     def _judge(self, request: h11.Request) -> tuple[int, Mapping[str, str] | None]:
         hosts = [value for name, value in request.headers if name == b"host"]
-        # An attacker can make another name lead here (DNS rebinding).
+        # The host has to be that of the redirect URI, because an attacker can make another name resolve to this address
+        # (DNS rebinding).
         if hosts != [self._host.encode()] and [host.lower() for host in hosts] != [self._host.encode()]:
             return 400, None
         path, _, query = request.target.decode("ascii", "replace").partition("?")
         if path != self._path:
-            return 404, None  # the icon of the page, for example
+            return 404, None  # a browser asks for an icon of the page, for example
         if request.method != b"GET":
             return 405, None
-        # Only a page that the person's browser shows is a redirection. A resource that a page embeds or fetches doesn't
-        # even count as a wrong one: any page could use up `MAX_WRONG` with those.
+        # Only a request for a page that the browser shows can be a redirection. A request for a resource that some page
+        # embeds or fetches does not even count as a wrong redirection, or any page could use up `MAX_WRONG`.
         if any(value != b"document" for name, value in request.headers if name == b"sec-fetch-dest"):
             return 400, None
         found = self.arrived(query)
@@ -233,18 +234,18 @@ async def listening(redirect: str) -> AsyncIterator[Redirections]:
             try:
                 (listener,) = await trio.open_tcp_listeners(port, host=address, backlog=MAX_CONNECTIONS)
             except OSError as exc:
-                # A machine without IPv6 has no ::1, and needs none.
-                # A port that another program has is an error even for the second address: that program would get the
-                # redirections of browsers that prefer this address.
+                # A machine without IPv6 has no ::1, and does not need it. But a port that another program uses is an
+                # error even on the second address: that program would get the redirections from browsers that prefer
+                # this address.
                 if listeners and exc.errno != errno.EADDRINUSE:
                     continue
                 raise AuthorizationError(
                     "redirection",
                     f"can't listen on port {port} of {address}: {exc.strerror or exc}",
-                    advice="end what uses the port, or set another `redirect`",
+                    advice="stop the program that uses the port, or set another `redirect`",
                 ) from None
             listeners.append(await stack.enter_async_context(listener))
-            # The second address gets the port of the first, as there is one redirect URI.
+            # The second address gets the same port as the first, because there is only one redirect URI.
             port = listener.socket.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         # A URI without a port is left unchanged: authorization servers compare it with the registered one.
@@ -258,13 +259,13 @@ async def listening(redirect: str) -> AsyncIterator[Redirections]:
 def _checked(redirect: str) -> SplitResult:
     try:
         parts = urlsplit(redirect)
-        # The port is read because reading an invalid one raises.
+        # The port is read because an invalid port raises a `ValueError` only when it is read.
         fits = parts.scheme == "http" and parts.hostname in _ADDRESSES and (parts.port or 0) >= 0
     except ValueError:
         fits = False
     if not fits or parts.username is not None or parts.query or parts.fragment:
         raise ValueError(
-            f"redirect must be an http URL of 127.0.0.1, [::1] or localhost without a query, such as"
+            f"redirect must be an http URL with the host 127.0.0.1, [::1] or localhost and without a query, such as"
             f" 'http://127.0.0.1:0/callback', got {redirect!r}"
         )
     return parts

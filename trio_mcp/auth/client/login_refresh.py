@@ -38,7 +38,8 @@ class Need:
         server: The URL of the MCP server.
         wanted: What the server's response demands.
         scopes: Scopes that the login must have at least; empty unless an earlier login had too few.
-        old: The last login at this server, if any. Only its own authorization server may learn anything about it.
+        old: The last login at this server, if any. Only the authorization server that granted it may learn anything
+            about it.
         redirect: The redirect URI; None if there is no redirection.
     """
 
@@ -64,7 +65,7 @@ class Means(Protocol):
         """Return whether a login from the store was obtained by these means, for this client."""
 
     def refusal(self, need: Need) -> AuthorizationError | None:
-        """Return the error if no login can be obtained here, whatever the server says; None if it is worth trying."""
+        """Return the error if no login can be obtained, whatever the server says; None if an attempt may succeed."""
 
     def obtain(self, need: Need) -> Flow[Login]:
         """Return a flow that gets a new login."""
@@ -76,7 +77,7 @@ class Means(Protocol):
 class Keeper:
     """Keeps the login at one server, for all clients that share it in one run of Trio.
 
-    Tasks with a token that works do not wait here. All others wait for a `Flight`, which renews or obtains the login on
+    A task with a token that works does not wait. All others wait for a `Flight`, which renews or obtains the login on
     behalf of every waiting task; at most one flight of each kind is under way.
 
     Args:
@@ -110,9 +111,9 @@ class Keeper:
         self.users = 0
         self._means, self._store, self._clock = means, store, clock
         self._fetching, self._urls = fetching, urls
-        self._known: str | None = None  # what the store had when we last looked
+        self._known: str | None = None  # the text in the store when it was last read or written
         self._loaded = False
-        # The flights are kept by kind, so that a token can be refreshed while a person signs in.
+        # There is at most one flight of each kind, so that a token can be refreshed while a person signs in.
         self._flights: dict[str, Flight] = {}
 
     async def load(self) -> None:
@@ -120,14 +121,15 @@ class Keeper:
         await trio.lowlevel.checkpoint()
         if not self._loaded:
             text = await self._store.load(self._key)
-            if not self._loaded:  # another task may have read it meanwhile
+            if not self._loaded:  # another task may have read the login in the meantime
                 self._loaded = True
                 self._read(text)
 
     async def close(self) -> None:
         """Wait, even when cancelled, for work under way that must not be interrupted."""
-        # A run that ends cancels the tasks of flights, too, and would lose a refresh token that is on its way. Only a
-        # request for tokens goes on without a waiter, and `FINISH` bounds that.
+        # A run of Trio that ends also cancels the tasks of flights, and could so lose a refresh token that is on its
+        # way. The wait is short: without waiters, a flight only finishes a request for tokens, which takes at most
+        # `FINISH` seconds.
         with trio.CancelScope(shield=True):
             for flight in list(self._flights.values()):
                 await flight.ended.wait()
@@ -143,8 +145,8 @@ class Keeper:
             login is not None
             and login.expires_at is not None
             and self._clock() >= login.expires_at
-            # A token that can't be renewed is sent even so: the server's clock decides, and no person is asked without
-            # a refusal.
+            # A token that has expired but can't be renewed is sent nevertheless: the server's clock decides, and no
+            # person is asked before the server has refused the token.
             and self._means.renew(login, self.prover) is not None
         )
 
@@ -161,7 +163,7 @@ class Keeper:
         Raises:
             AuthorizationError: If the renewal fails. The login stays as it was.
         """
-        # Repeat this if the flight ended because its waiters left: then nothing is known about the login.
+        # The loop repeats if the flight ended because its waiters left, since nothing is known about the login then.
         while self.login is refused and self._means.renew(refused, self.prover) is not None:
             if flight := await self._shared("renewal", frozenset(), partial(self._renew, refused=refused)):
                 return flight.fresh
@@ -181,8 +183,8 @@ class Keeper:
         Raises:
             AuthorizationError: If no login can be obtained.
         """
-        # Repeat this after a flight for other scopes: its login may not be enough here, and its failure concerns other
-        # operations.
+        # The loop repeats after a flight for other scopes: its login may lack scopes that this operation needs, and its
+        # failure concerns only other operations.
         while not self.usable(refused):
             work = partial(self._obtain, refused=refused, wanted=wanted, scopes=scopes)
             if flight := await self._shared("login", scopes, work):
@@ -190,7 +192,7 @@ class Keeper:
         return False
 
     async def _shared(self, kind: str, scopes: frozenset[str], work: Callable[[Flight], Any]) -> Flight | None:
-        """Wait for a flight of this kind, started if need be; return it if it covers these scopes, otherwise None."""
+        """Wait for a flight, started if need be; return the flight if it covers the given scopes, otherwise None."""
         # There must be no checkpoint until the flight is in the dict, or two tasks would start one each.
         flight = self._flights.get(kind)
         if flight is None:
@@ -199,14 +201,14 @@ class Keeper:
         if scopes <= flight.scopes and not flight.abandoned:
             await flight.wait()
             return flight
-        # `flight.wait()` would raise the errors of other tasks, and keep alive a flight that they have given up.
+        # `flight.wait()` would raise the errors of other tasks, and keep alive a flight that those tasks have given up.
         await flight.ended.wait()
         return None
 
     async def _renew(self, flight: Flight, refused: Login) -> None:
         async with self._store.lock(self._key):
-            # Another process may have been here first: then its refresh token is good, and ours is used up. In this
-            # process, the login may have been signed out or replaced meanwhile.
+            # Another process may have refreshed the login first: then its refresh token is good, and ours is used up.
+            # In this process, another task may have signed out or replaced the login in the meantime.
             if await self.reread() or self.login is not refused:
                 return
             failure: AuthorizationError | None = None
@@ -214,7 +216,8 @@ class Keeper:
                 login = await self._refreshed(flight, refused)
             except AuthorizationError as error:
                 failure = error
-            # This comes after the `except` block: a cancellation inside it would replace the error.
+            # The failure is handled after the `except` block, because a cancellation inside that block would replace
+            # the error.
             if failure is None:
                 flight.fresh = True
                 await self._keep(login)
@@ -230,25 +233,25 @@ class Keeper:
         # A truncated response may have carried a new refresh token, so the old one is tried once more: most servers
         # allow that for a while. The second try is a new flow, since no proof and no assertion may be sent twice.
         until = trio.current_time() + FINISH
-        # Both tries share this time: the lock is held meanwhile, and other processes wait for it.
+        # Both tries share one deadline, because other processes wait for the lock that is held during the tries.
         for last in (False, True):
             flow = self._means.renew(login, self.prover)
             assert flow is not None
             try:
                 return await drive(flow, self._actor(flight, None, until))
             except AuthorizationError:
-                # Any response is final. A refresh token that is sent again after its rotation may end the whole login
-                # (RFC 9700, section 4.14).
+                # Any response is final: if the refresh token was rotated, sending the old one again may end the whole
+                # login (RFC 9700, section 4.14).
                 if flight.answered or last:
                     raise
-        raise AssertionError("both tries returned or raised")
+        raise AssertionError("unreachable: the last try returns or raises")
 
     async def _moved(self, flight: Flight, login: Login) -> bool:
         """Return whether the server now names only other authorization servers: the old one may be gone for good."""
         flight.release()
         try:
-            # A lack of responses ends no login. But a server that now names another authorization server won't accept
-            # tokens of the old one, so a new sign-in is due.
+            # A missing response alone does not end a login. But a server that now names another authorization server
+            # won't accept tokens from the old one, so a new sign-in is due.
             found = await drive(find_resource(self.server, Wanted(), self._urls), self._actor(flight, None))
         except AuthorizationError:
             return False
@@ -257,12 +260,12 @@ class Keeper:
     async def _drop(self, login: Login, error: AuthorizationError) -> None:
         """Drop the part of a login that the authorization server has called invalid, and nothing else."""
         if error.error == "invalid_grant":
-            # The client and the scopes stay: the next sign-in need not register again, and asks for no fewer scopes
-            # than before.
+            # The client and the scopes are kept, so that the next sign-in need not register again, and asks for no
+            # fewer scopes than before.
             await self._keep(attrs.evolve(login, access_token="", refresh_token=None, expires_at=None))
         elif login.client.origin == "registered":
-            # A client that has registered itself can do so again. One that the program supplied can't, so its login is
-            # kept: its secret may be wrong only for the moment.
+            # A client that has registered itself can do so again. A client that the program supplied can't, and its
+            # secret may be wrong only for the moment, so its login is kept.
             await self._keep(None)
         else:
             raise error
@@ -270,11 +273,12 @@ class Keeper:
     async def _obtain(self, flight: Flight, refused: Login | None, wanted: Wanted, scopes: frozenset[str]) -> None:
         refusal = self._means.refusal(Need(self.server, wanted, scopes, self.login))
         if refusal is not None:
-            # Don't wait for the lock: another process may hold it for as long as its person takes to sign in.
+            # The store is read without the sign-in lock: another process may hold that lock for as long as a person
+            # takes to sign in.
             if await self.reread() and self.usable(refused):
                 return
             raise refusal
-        # This is a second lock, since a person takes time, and a refresh must not wait for that.
+        # Signing in has a lock of its own, because a person may take minutes, and a refresh must not wait that long.
         async with self._store.lock(f"{self._key}#login"):
             # While this process waited for the lock, another one may have asked the person already.
             if await self.reread() and self.usable(refused):
@@ -284,7 +288,8 @@ class Keeper:
                 need = Need(self.server, wanted, scopes, self.login, None if person is None else person.redirect)
                 login = await drive(self._means.obtain(need), self._actor(flight, person))
             flight.fresh = True
-            # Every process takes the sign-in lock first, or two processes could wait for each other.
+            # Every process takes the sign-in lock before the store's lock for this login: with different orders, two
+            # processes could wait for each other.
             async with self._store.lock(self._key):
                 await self._keep(login)
 
@@ -296,7 +301,7 @@ class Keeper:
         registered = None if self.login is None else self.login.client.redirect
         # Some authorization servers accept only the registered loopback port, so that one is tried first.
         if asker.redirect is not None and registered is not None and differ_by_port(asker.redirect, registered):
-            with contextlib.suppress(AuthorizationError):  # its port is taken
+            with contextlib.suppress(AuthorizationError):  # raised if the port is taken
                 return await stack.enter_async_context(asker.opened(registered))
         return await stack.enter_async_context(asker.opened(asker.redirect))
 
@@ -305,8 +310,8 @@ class Keeper:
     ) -> Callable[[Step], Awaitable[Any]]:
         """Return a function that carries out the steps of one flow."""
         fetch = self._fetching()
-        # This is the time by which a shown code has to be entered. The flow polls meanwhile, so there is no single wait
-        # that a timeout could end.
+        # A shown code has to be entered by this time. Until then, the flow polls, so there is no single wait that a
+        # timeout could end.
         entered_by = math.inf
 
         async def act(step: Step) -> Any:
@@ -314,28 +319,30 @@ class Keeper:
             match step:
                 case Fetch(step="token" | "refresh"):
                     flight.hold()
-                    # This is reset for each request: the response to the first may ask for a nonce, and the response to
-                    # the second may be cut off.
+                    # `answered` is reset for each request: the response to the first may ask for a nonce, and the
+                    # response to the second may be cut off.
                     flight.answered = False
-                    # A waiter that leaves no longer cancels the request, so it needs a deadline of its own.
+                    # The request is no longer cancelled when its waiters leave, so it needs a deadline of its own.
                     with trio.move_on_at(min(until, trio.current_time() + FINISH)):
                         response = await fetch(step)
                         flight.answered = True
                         return response
-                    raise AuthorizationError(step.step, f"no response came within {FINISH} seconds")
+                    raise AuthorizationError(
+                        step.step, f"the authorization server did not respond within {FINISH} seconds"
+                    )
                 case Fetch():
                     return await fetch(step)
                 case Wait():
                     if person is not None and trio.current_time() + step.seconds > entered_by:
                         raise person.late()
                     await trio.sleep(step.seconds)
-                    fetch = self._fetching()  # a flow that waits may last long, so each wait renews its bounds
+                    fetch = self._fetching()  # a flow that waits may last long, so its limits start over
                     return None
                 case CallFunction():
                     return await step.function()
             # Only means with an asker make flows that ask a person.
             assert person is not None
-            # The requests so far have brought no tokens, and a person may take minutes: from here on the flight ends
+            # The requests so far have brought no tokens, and a person may take minutes, so from here on the flight ends
             # when its last waiter leaves.
             flight.release()
             await self._doubt_client()
@@ -359,7 +366,8 @@ class Keeper:
             login = None if text is None else Login.from_json(text)
             self._take(login if login is not None and self._means.accepts(login) else None)
         except ValueError as error:
-            # Damaged text never counts as a missing login: a person would be asked, and the text would be replaced.
+            # Damaged text never counts as a missing login: if it did, a person would be asked, and the text would be
+            # overwritten.
             raise AuthorizationError(
                 "store",
                 f"what is stored for {without_query(self.server)} is not a login: {error}",
@@ -387,7 +395,7 @@ class Keeper:
         if key is None:
             self.prover = None
         elif self.prover is None or self.prover.key != key:
-            # The prover of the same key is kept, since it has learned the nonces of its servers.
+            # If the key is the same, the prover is kept, because it has learned nonces from the servers.
             self.prover = Prover(key, clock=self._clock)
         self.login = login
 

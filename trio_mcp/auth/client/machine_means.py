@@ -48,7 +48,7 @@ class MachineMeans:
     issuer: str | None
     again: bool = True
     asks: bool = False
-    # Only functions of the program may ask a person, so there is no asker here.
+    # No `Asker` is needed, because only the program's own functions may ask a person.
     asker: Asker | None = attrs.field(default=None, init=False)
 
     def accepts(self, login: Login) -> bool:
@@ -56,7 +56,7 @@ class MachineMeans:
         return True
 
     def refusal(self, need: Need) -> AuthorizationError | None:
-        """Return None: a program may always try."""
+        """Return None: a program may always try to get a token."""
         return None
 
     def obtain(self, need: Need) -> Flow[Login]:
@@ -64,7 +64,7 @@ class MachineMeans:
         prefer = [] if self.issuer is None else [self.issuer]
         options = self.options
         found: Discovered = yield from discover(need.server, need.wanted, options["urls"], prefer)
-        # This comes before the first request that carries a secret or an assertion.
+        # The issuer is settled before the first request that carries a secret or an assertion.
         self._settle(found.server.issuer)
         record = None
         if self.client is not None:
@@ -76,18 +76,20 @@ class MachineMeans:
             challenged=need.wanted.scopes,
             listed=found.resource.scopes if found.resource else None,
             offered=found.server.scopes,
-            offline=False,  # a program asks again, and needs no refresh token
+            # A client without a user can request a new token at any time, so it needs no refresh token.
+            offline=False,
         )
         tokens = yield from self.ask_for(at, scopes, found.audience)
         return to_login(at, tokens, resource=found.audience, asked=scopes, revocation_endpoint=found.server.revocation)
 
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
         """Return a flow that requests a token at the same endpoint as before; None if a new login is needed instead."""
-        # The login says where to ask, so an expired token costs one exchange and no search for metadata.
+        # The login contains the token endpoint, so replacing an expired token takes one exchange and no search for
+        # metadata.
         return self._renew(login, prover) if self.again else None
 
     def _renew(self, login: Login, prover: Prover | None) -> Flow[Login]:
-        # Without a client the login has only a placeholder for one, which must not be sent.
+        # If there is no client, the login contains only a placeholder for one, which must not be sent.
         at = self._endpoint(login.issuer, login.token_endpoint, login.client if self.client else None, prover)
         return renewed(login, (yield from self.ask_for(at, login.asked, login.resource)))
 
@@ -110,5 +112,5 @@ class MachineMeans:
             self.issuer = issuer
         if not same_issuer(self.issuer, issuer):
             problem = f"these credentials are for {self.issuer}, which is not the server's authorization server"
-            advice = "make one auth= for each authorization server, with its issuer"
+            advice = "make a separate auth= object for each authorization server, with its issuer"
             raise AuthorizationError("authorization server metadata", problem, issuer=issuer, advice=advice)

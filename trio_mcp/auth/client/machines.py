@@ -28,7 +28,8 @@ __all__ = ["Assertion", "ClientCredentials", "WorkloadIdentity"]
 Assertion: TypeAlias = Callable[[str, str, str | None], Awaitable[str]]
 """An async function that returns the assertion for an issuer, its token endpoint and a resource (or None)."""
 
-# An arbitrary choice: an assertion has to fit into a form that servers still accept.
+# The longest assertion, in characters. An arbitrary choice: an assertion has to fit into a form that servers still
+# accept.
 _MAX_ASSERTION: Final = 64 * 1024
 
 
@@ -52,14 +53,14 @@ class Machine:
 
 
 class ClientCredentials(Machine):
-    """Signs requests as the program itself, with its own credentials (RFC 6749, section 4.4).
+    """Authorizes requests as the program itself, with its own credentials (RFC 6749, section 4.4).
 
     Args:
         client_id: The program's id at the authorization server.
         secret: The program's secret.
         key: The program's private key; better than a secret, because it never leaves the program.
         issuer: The authorization server where the program is registered. By default, it is the one that the first
-            server names, so pass it unless you trust every server that you connect to with the secret.
+            server names. Pass it, unless every server that you connect to may choose who gets the secret.
         options: Further arguments; see `TokenOptions`.
 
     Raises:
@@ -84,15 +85,15 @@ class ClientCredentials(Machine):
 
 
 class WorkloadIdentity(Machine):
-    """Signs requests as a workload, with the assertion that its platform issues (RFC 7523); no client is registered.
+    """Authorizes requests as a workload, with an assertion from its platform (RFC 7523); no client is registered.
 
     An assertion that is refused is not sent again, and nothing else is tried.
 
     Args:
         assertion: The file that the platform keeps up to date, or an async function that returns the assertion for an
             issuer, its token endpoint and a resource.
-        issuer: The authorization server that trusts the platform. By default it is the one that the first server names,
-            so pass it unless you trust every server that you connect to with the assertion.
+        issuer: The authorization server that trusts the platform. By default it is the one that the first server names.
+            Pass it, unless every server that you connect to may choose who gets the assertion.
         options: Further arguments; see `TokenOptions`.
     """
 
@@ -109,10 +110,12 @@ class WorkloadIdentity(Machine):
             partial(_ask_as_workload, assertion),
             options,
             grant=JWT_BEARER,
-            # The assertion alone says who asks: nothing was registered, so no client is named (the draft of SEP-1933).
+            # The assertion alone says who asks: nothing was registered, so the request names no client (the draft of
+            # SEP-1933).
             client=None,
             issuer=issuer,
-            # The draft allows one try. A renewal would be tried again after a truncated response, so there are none.
+            # The draft allows only one try, but a renewal would be tried again after a truncated response, so there are
+            # no renewals.
             again=False,
         )
 
@@ -120,8 +123,9 @@ class WorkloadIdentity(Machine):
 def _ask_as_workload(
     assertion: Assertion, at: TokenEndpoint, scopes: Collection[str], resource: str | None
 ) -> Flow[Tokens]:
-    # The assertion is read each time, since the platform keeps replacing it. The function decides what to do with
-    # issuer and endpoint: for the draft the audience is the token endpoint, for the conformance suite the issuer.
+    # The assertion is read for each request, because the platform keeps replacing it. The function gets both the issuer
+    # and the token endpoint, because the audience is the token endpoint in the draft, but the issuer in the conformance
+    # suite.
     text = yield from called("the assertion", at, lambda: assertion(at.issuer, at.url, resource))
     return (yield from jwt_bearer(at, assertion=text, scopes=scopes, resource=resource))
 
@@ -154,12 +158,14 @@ def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]])
 async def _read_assertion(path: Path, issuer: str, endpoint: str, resource: str | None) -> str:
     try:
         async with await trio.open_file(path, encoding="ascii") as file:
-            # One character beyond the limit shows that the file is too long, however large it is.
+            # Reading one character beyond the limit is enough to notice that the file is too long, however large it is.
             text = await file.read(_MAX_ASSERTION + 1)
     except (OSError, ValueError) as exc:  # ValueError: not ASCII
-        reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
+        reason = exc.strerror if isinstance(exc, OSError) else "the file is not ASCII text"
         problem = f"the assertion can't be read from {path}: {reason}"
-        raise AuthorizationError("token", problem, issuer=issuer, advice="let the platform put one there") from None
+        raise AuthorizationError(
+            "token", problem, issuer=issuer, advice="let the platform write an assertion there"
+        ) from None
     if len(text) > _MAX_ASSERTION:
         raise AuthorizationError("token", f"the content of {path} is too long for an assertion", issuer=issuer)
     # A line break at the end of the file is not part of the JWT.

@@ -95,7 +95,7 @@ class OAuth:
         if isinstance(assume_pkce, str):
             raise TypeError(f"assume_pkce must be a set of issuers; write {{{assume_pkce!r}}}")
         if client is not None and not isinstance(client, RegisteredClient):
-            raise TypeError(f"client must be RegisteredClient(…), got {type(client).__name__}")
+            raise TypeError(f"client must be a RegisteredClient, got {type(client).__name__}")
         if store is not None and not all(hasattr(store, each) for each in ("load", "save", "lock")):
             raise TypeError(f"store must be a TokenStore, such as FileTokens(), got {type(store).__name__}")
         for name, url, check in (
@@ -119,7 +119,7 @@ class OAuth:
         self._kept = Kept(self._means, whole, store=store)
         self.store = self._kept.store
         # A login at a provider is only for the ID token: its access token signs no request to a server, so binding that
-        # to a key would prove nothing to anyone.
+        # token to a key would serve no purpose.
         there: TokenOptions = {**whole, "scopes": {*(whole["scopes"] or ()), "openid"}, "dpop": "off"}
         at_providers = attrs.evolve(self._means, options=there, provider=True)
         self._at_providers = Kept(at_providers, there, store=self.store, suffix=PROVIDER)
@@ -137,7 +137,7 @@ class OAuth:
         Raises:
             AuthorizationError: If the sign-in fails.
         """
-        # No client waits here, so there are no timeouts to pause.
+        # No client is waiting for this sign-in, so there are no timeouts to pause.
         async with self._kept.opened(server, contextlib.nullcontext) as signer:
             await signer.sign_in()
 
@@ -155,7 +155,7 @@ class OAuth:
         async with self._at_providers.opened(issuer, contextlib.nullcontext) as signer:
             login = await signer.login(lambda login: self._means.is_identified(login))
         if not self._means.is_identified(login):
-            problem = "it gave no ID token for this client, or one that has expired"
+            problem = "the identity provider gave no ID token for this client, or gave one that has expired"
             raise AuthorizationError("token", problem, issuer=issuer, advice="check the clock of this machine")
         return self._means.endpoint(login.issuer, login.token_endpoint, login.client, None), login.id_token or ""
 
@@ -175,19 +175,20 @@ class OAuth:
         failure: AuthorizationError | None = None
         for kept in (self._kept, self._at_providers):
             try:
-                # The login is dropped first: an authorization server that does not respond must not keep it here.
+                # The login is removed from the store first, so that it is gone even if the authorization server does
+                # not respond.
                 login = await kept.forget(server)
                 if login is not None:
                     found = True
                     await self._revoke(login, kept.fetching(server))
-            except AuthorizationError as error:  # the other login is dropped nevertheless
+            except AuthorizationError as error:  # the next login is dropped in spite of this error
                 failure = failure or error
         if failure is not None:
             raise failure
         return found
 
     async def _revoke(self, login: Login, fetch: FetchFunction) -> None:
-        # This flow asks no person, so the fetch function is all that it needs.
+        # A revocation asks no person, so the fetch function is all that the flow needs.
         if flow := self._means.revoke(login):
             await drive(flow, fetch)
 
@@ -201,7 +202,7 @@ class _SigningIn:
     metadata_url: str | None
     asker: Asker | None
     assume_pkce: frozenset[str]
-    provider: bool = False  # whether servers are identity providers, not MCP servers
+    provider: bool = False  # whether the server is an identity provider, not an MCP server
 
     @property
     def asks(self) -> bool:
@@ -212,7 +213,7 @@ class _SigningIn:
         client = self.client
         if client is None:
             return True
-        # The issuer in its own metadata may differ from the configured one by a slash at the end, as at a sign-in.
+        # As at a sign-in, the issuer in the metadata may differ from the configured one by a slash at the end.
         return login.client.id == client.id and (client.issuer is None or same_issuer(client.issuer, login.issuer))
 
     def refusal(self, need: Need) -> LoginRequired | None:
@@ -230,7 +231,8 @@ class _SigningIn:
 
     def obtain(self, need: Need) -> Flow[Login]:
         old = need.old
-        # A client that belongs to one authorization server is of no use to others, so it decides which one is asked.
+        # A client is registered at one authorization server and of no use to others, so the client decides which one is
+        # asked.
         client, prefer = self.client, None if old is None else old.issuer
         if client is not None:
             client = attrs.evolve(client, issuer=client.issuer or prefer)
@@ -238,10 +240,10 @@ class _SigningIn:
         found = yield from self._find(need, prefer)
         server, resource = found.server, found.resource
         if need.redirect is not None:
-            # This comes before the registration of a client that could never be used. The device grant needs no PKCE:
-            # it has no redirection from which a code could be stolen.
+            # PKCE is checked first, so that no client is registered that could never be used. The device grant needs no
+            # PKCE: it has no redirection from which a code could be stolen.
             require_pkce(server, self.assume_pkce)
-        # Another authorization server learns nothing of what was agreed with the old one.
+        # Another authorization server must not learn anything about the login at the old one.
         if old is not None and old.issuer != server.issuer:
             old = None
         scopes = need.scopes | select_scopes(
@@ -251,8 +253,8 @@ class _SigningIn:
             offered=server.scopes,
         )
         if old is not None:
-            # The new token takes the place of the old one, so it has to allow what other operations have asked for
-            # already: two that need different scopes would otherwise take turns in asking a person.
+            # The new token replaces the old one, so it also needs the scopes that other operations have already asked
+            # for: two operations with different scopes would otherwise ask a person again and again, in turn.
             scopes |= old.asked
         known = self._known(old, found, need.redirect, scopes)
         while True:
@@ -269,15 +271,15 @@ class _SigningIn:
             try:
                 return (yield from self._authorized(need, found, record, scopes))
             except AuthorizationError as error:
-                # The server has forgotten our registration, so register again. It is an error if it forgets the new
-                # one, too.
+                # The server has forgotten the registration, so the client registers again. If the server forgets the
+                # new registration, too, that is an error.
                 if known is None or error.error != "invalid_client":
                     raise
                 known = None
 
     def _find(self, need: Need, prefer: str | None) -> Flow[Discovered]:
         if self.provider:
-            # The program has named the issuer itself, so there is no server to ask for it.
+            # The program itself has named the issuer, so no MCP server has to be asked for it.
             return Discovered(None, (yield from find_server(need.server, self.options["urls"], need.server)))
         return (yield from discover(need.server, need.wanted, self.options["urls"], (prefer,) if prefer else ()))
 
@@ -285,7 +287,8 @@ class _SigningIn:
         self, old: Login | None, found: Discovered, redirect: str | None, scopes: frozenset[str]
     ) -> ClientRecord | None:
         """Return the client that registered itself earlier, if it can be used again."""
-        # A client that was given is used as it is, and one with a document has the same id everywhere.
+        # A client that the program supplied is used as it is, and a client with a metadata document has the same id
+        # everywhere, so neither registers itself.
         if self.client is not None or (self.metadata_url is not None and found.server.documents):
             return None
         if old is None or old.client.origin != "registered":
@@ -306,7 +309,7 @@ class _SigningIn:
                 redirect=need.redirect,
                 scopes=scopes,
                 assume_pkce=self.assume_pkce,
-                # This binds the code to the key, too (RFC 9449, section 10).
+                # The thumbprint binds the authorization code to the key, too (RFC 9449, section 10).
                 thumbprint=None if prover is None else prover.thumbprint,
                 prompt=None if self.client is None else self.client.prompt,
             )
@@ -335,14 +338,15 @@ class _SigningIn:
 
     def _refreshed(self, login: Login, refresh_token: str, prover: Prover | None) -> Flow[Login]:
         client = login.client
-        if self.client is not None:  # the secret may have changed since
+        if self.client is not None:  # the secret may have changed since the sign-in
             client = attrs.evolve(client, secret=self.client.secret)
         at = self.endpoint(login.issuer, login.token_endpoint, client, prover)
         return renewed(login, (yield from refresh(at, refresh_token=refresh_token, resource=login.resource)))
 
     def revoke(self, login: Login) -> Flow[None] | None:
         """Return a flow that revokes a login; None if there is no token to revoke, or no revocation endpoint."""
-        # A server that revokes a refresh token should end the login's access tokens, too (RFC 7009, section 2.1).
+        # A server that revokes a refresh token should also revoke the access tokens of that login (RFC 7009, section
+        # 2.1).
         token = login.refresh_token or login.access_token
         if login.revocation_endpoint is None or not token:
             return None

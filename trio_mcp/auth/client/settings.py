@@ -55,14 +55,14 @@ def auth_of(settings: object, **further: Any) -> Auth:
     for key, value in given.items():
         if key == "type":
             continue
-        # An unknown key is never skipped: a misspelled one may be the issuer to which a secret is limited.
+        # An unknown key is never ignored: it may be a misspelled `issuer`, to which a secret should be limited.
         if key not in keys:
-            raise ValueError(f"unknown key {str(key)[:50]!r} of {kind!r}{did_you_mean(key, keys)}")
+            raise ValueError(f"unknown key {str(key)[:50]!r} for the type {kind!r}{did_you_mean(key, keys)}")
         if keys[key] is list:
             if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
                 raise ValueError(f"{key!r} must be an array of strings")
         elif not isinstance(value, str) or not value:
-            raise ValueError(f"{key!r} must be a string, and not empty")
+            raise ValueError(f"{key!r} must be a non-empty string")
     if "clientId" not in given and ("clientSecret" in given or kind == "client-credentials"):
         raise ValueError("'clientId' is missing")
     return make(given, further)
@@ -83,14 +83,14 @@ def _oauth(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
     else:
         for key in ("issuer", "prompt"):
             if key in given:
-                raise ValueError(f"{key!r} belongs to a 'clientId'")
+                raise ValueError(f"{key!r} can be used only with 'clientId'")
     settings |= {name: given[key] for key, name in _ARGUMENTS.items() if key in given}
     return OAuth(**{**settings, **further})
 
 
 def _client_credentials(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
     if ("clientSecret" in given) == ("privateKeyFile" in given):
-        raise ValueError("either 'clientSecret' or 'privateKeyFile' is needed")
+        raise ValueError("give either 'clientSecret' or 'privateKeyFile', and not both")
     return ClientCredentials(
         given["clientId"],
         secret=given.get("clientSecret"),
@@ -134,4 +134,5 @@ _KINDS: Final[dict[str, tuple[Callable[[Mapping[str, Any], Mapping[str, Any]], A
     "workload-identity": (_workload_identity, {"assertionFile": str, "issuer": str, "scopes": list}),
     "bearer": (_bearer, {"token": str}),
 }
-"""For each type: the function that makes the object, and the type of each key's value."""
+"""For each kind of auth in a configuration: the function that makes the object, and the Python type of each key's
+value."""

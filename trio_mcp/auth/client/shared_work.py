@@ -16,7 +16,7 @@ __all__ = ["Flight"]
 class Flight:
     """A piece of work that runs in a task of its own, on behalf of all tasks that wait for it.
 
-    It is cancelled when its last waiter leaves, except while that could lose a token.
+    The work is cancelled when its last waiter leaves, except while a cancellation could lose a token.
 
     Args:
         scopes: The scopes that the login must have.
@@ -28,7 +28,8 @@ class Flight:
         fresh: Whether the work got new tokens itself; False if another process already had them.
     """
 
-    # The task belongs to the run of Trio: the clients that wait may close in any order, and none waits for another.
+    # The task belongs to the run of Trio and not to a client, so that the waiting clients may close in any order, and
+    # none has to wait for another.
     def __init__(self, scopes: frozenset[str] = frozenset()) -> None:
         self.scopes = scopes
         self.ended = trio.Event()
@@ -54,23 +55,25 @@ class Flight:
         try:
             with self._scope:
                 await work(self)
-        except Exception as error:  # it is raised in the waiters, not in the run
+        except Exception as error:  # the error is raised in the waiters, not in the run of Trio
             self._error = error
         except BaseException as error:  # noqa: ASYNC103 - only Ctrl-C is kept
-            # Ctrl-C may be raised in a task of the work, too. It is passed on to the waiters: if it were raised in a
-            # task of the run, it would be an internal error of Trio.
+            # Ctrl-C may be raised in a task that does the work, too. It is passed on to the waiters, because an
+            # exception from a system task would be an internal error of Trio.
             self._error = interruption_in(error)
             if self._error is None:
                 raise
         finally:
-            # The order matters: a waiter that wakes up and needs more must not find the flight that has just ended.
+            # `ended` is called first, because a waiter that wakes up and needs another flight must not find the one
+            # that has just ended.
             ended()
             self.ended.set()
 
     @property
     def abandoned(self) -> bool:
         """Whether the work is being cancelled because its last waiter has left."""
-        # This is true even if the work has just reached a request for tokens: that request is no longer sent.
+        # The result is true even if the work has just reached a request for tokens, because that request is no longer
+        # sent.
         return self._scope.cancel_called
 
     def hold(self) -> None:
@@ -80,14 +83,14 @@ class Flight:
         self._held = True
 
     def release(self) -> None:
-        """Undo `hold`: end when the last waiter leaves, or now if it has left already."""
+        """Undo `hold`: the work ends when its last waiter leaves, or now if all waiters have left already."""
         self._held = False
-        # The last waiter may have left since `hold`, and nothing else would notice that.
+        # The last waiter may have left since `hold`, and only this method can notice that.
         self._look()
 
     def _look(self) -> None:
         if not self._waiters and not self._held:
-            self._scope.cancel("its last waiter left")
+            self._scope.cancel("the last task that waited for this work stopped waiting")
 
     async def wait(self) -> None:
         """Wait until the work has ended.
@@ -102,5 +105,6 @@ class Flight:
             self._waiters -= 1
             self._look()
         if self._error is not None:
-            # One exception raised in many tasks would collect the tracebacks of them all.
+            # Each waiter raises a copy, because a single exception raised in many tasks would collect the tracebacks of
+            # all of them.
             raise another(self._error) from self._error.__cause__

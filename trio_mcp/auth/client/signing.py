@@ -1,4 +1,4 @@
-"""Requests signed with a login, and the remedies for responses that refuse it."""
+"""Authorizes requests with a login, and applies a remedy if a response refuses a request."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Kept:
     ) -> None:
         self.store = MemoryTokens() if store is None else store
         self._means, self._options, self._suffix = means, options, suffix
-        # Each run of Trio has its own keepers, since tasks and events belong to a run. Runs share the store.
+        # Each run of Trio has its own keepers, because tasks and events belong to a run. All runs share the store.
         self._keepers: trio.lowlevel.RunVar[dict[str, Keeper]] = trio.lowlevel.RunVar("keepers of logins")
 
     def fetching(self, server: str) -> FetchFunction:
@@ -72,37 +72,38 @@ class Kept:
         async def leave() -> None:
             keeper.users -= 1
             if not keeper.users:
-                # The keeper is removed first, so that a client that opens meanwhile gets one that is not closing.
+                # The keeper is removed first, so that a client that is opened while it closes gets a new one.
                 del keepers[server]
                 await keeper.close()
             await trio.lowlevel.checkpoint()
 
         async with closing(leave):
             await keeper.load()
-            # Where no person is asked, the client's timeouts keep running, in case a server hangs.
+            # If no person can be asked, the client's timeouts keep running, in case a server hangs.
             yield _Signer(keeper, pause if self._means.asks else contextlib.nullcontext)
 
     async def forget(self, server: str) -> Login | None:
         """Remove a login from the store, and return it; None if there was no login that could be read."""
         key = server + self._suffix
-        # The lock keeps out a refresh, which would store its new tokens after the removal.
+        # The lock is taken because a refresh could otherwise store its new tokens after the removal.
         async with self.store.lock(key):
             text = await self.store.load(key)
             await self.store.save(key, None)
         try:
             keeper = self._keepers.get()[server]
-        except LookupError:  # no client has it open
+        except LookupError:  # no client is using the login
             pass
         else:
             await keeper.reread()
         with contextlib.suppress(ValueError):
-            # Text that can't be read is removed, too: the error that it causes elsewhere says to sign out.
+            # A text that is not a valid login has been removed, too, because the error that it causes elsewhere advises
+            # signing out.
             return None if text is None else Login.from_json(text)
         return None
 
 
 class _Signer:
-    """The authorization of the requests to one server."""
+    """Authorizes the requests to one server."""
 
     def __init__(self, keeper: Keeper, pause: Pause) -> None:
         self._keeper, self._pause = keeper, pause
@@ -122,7 +123,7 @@ class _Signer:
             await keeper.renew(keeper.login)
         if keeper.login is None or not (keeper.usable() and good(keeper.login)):
             await keeper.obtain(keeper.login, Wanted())
-        assert keeper.login is not None  # or obtain() has raised
+        assert keeper.login is not None  # `obtain` raises an error if there is no login
         return keeper.login
 
     async def sign_in(self) -> None:
@@ -132,16 +133,16 @@ class _Signer:
 
 
 class _Attempt:
-    """The authorization of one operation."""
+    """Authorizes the requests of one operation."""
 
     def __init__(self, keeper: Keeper, pause: Pause) -> None:
         self._keeper, self._pause = keeper, pause
         self._used: Login | None = None  # the login that the last request was signed with
-        self._nonce: str | None = None  # the nonce in its proof
+        self._nonce: str | None = None  # the nonce in the proof of the last request
         self._url = ""
         self._asks = True
         self._nonces = 0
-        self._refreshed = False  # whether the last token came from a refresh, and was not accepted yet
+        self._refreshed = False  # whether the last token came from a refresh, and has not been accepted yet
         self._entered = False  # whether a person has signed in
         self._step_ups = StepUps()
 
@@ -160,8 +161,8 @@ class _Attempt:
         # `again` has to know which token was refused: by then the keeper may have a newer one.
         self._used = login
         signed = [("Authorization", f"{login.token_type} {login.access_token}")]
-        # The token's type decides: a login with a key may have a bearer token, if only its refresh token is bound
-        # to the key (RFC 9449, section 5).
+        # The token's type decides whether a proof is sent: a login with a key may have a bearer token, if only its
+        # refresh token is bound to the key (RFC 9449, section 5).
         if keeper.prover is not None and login.token_type == "DPoP":
             self._nonce = keeper.nonce(url)
             signed.append(("DPoP", keeper.prover.proof(method, url, login.access_token)))
@@ -176,7 +177,7 @@ class _Attempt:
         if not self._ours():
             return False
         if (prover := self._keeper.prover) is not None:
-            # Every response may bring a nonce: servers give new ones with good responses, too (RFC 9449, section 8.2).
+            # Any response may carry a new nonce, not only one that refuses a request (RFC 9449, section 8.2).
             prover.learn(self._url, headers, resource=True)
         if status not in (401, 403):
             return False
@@ -184,32 +185,34 @@ class _Attempt:
         remedies = _REMEDIES.get((status, wanted.error)) or _REMEDIES.get((status, None))
         if remedies is None:
             return False
-        if status == 403:  # the token itself is good
+        if status == 403:  # the token itself was accepted
             self._refreshed = False
         for remedy in remedies:
             if await remedy(self, wanted):
                 return True
         raise self._refused(status, wanted)
 
-    # The remedies: each returns whether the request is worth another try.
+    # The following methods are the remedies. Each returns whether the request is worth another try.
 
     async def with_nonce(self, wanted: Wanted) -> bool:
         self._nonces += 1
-        # Another request may have learned the new nonce first.
+        # The current nonce is compared with the one that was sent, because another request may have learned the new
+        # nonce first.
         return self._nonces <= _MOST_NONCES and self._keeper.nonce(self._url) != self._nonce
 
     async def with_newer(self, wanted: Wanted) -> bool:
         return self._keeper.usable(self._used)
 
     async def renewed(self, wanted: Wanted) -> bool:
-        # If the server refuses a token that was just refreshed, another refresh will not help, but a person may.
+        # If the server refuses a token that was just refreshed, another refresh will not help, but a new sign-in may.
         if self._used is None or self._refreshed:
             return False
         self._refreshed = await self._keeper.renew(self._used)
         return self._keeper.usable(self._used)
 
     async def signed_in(self, wanted: Wanted) -> bool:
-        # A person is asked once per operation: a server that refuses even the new token would otherwise ask forever.
+        # A person is asked only once per operation: if the server refused even the new token, the person would
+        # otherwise be asked forever.
         if self._entered or not self._asks:
             return False
         with self._pause():
@@ -237,10 +240,10 @@ class _Attempt:
         if status == 403:
             scopes = f": it needs {join_scopes(wanted.scopes)}" if wanted.scopes else ""
             problem = f"{server} says that the granted scopes are not enough{scopes}"
-            advice = "sign out and in again if more can be granted now"
+            advice = "if more scopes can be granted now, sign out and sign in again"
         else:
-            problem = f"{server} refuses the token that was issued for it"
-            advice = "check the clock of this machine, and whether the server accepts tokens of this issuer"
+            problem = f"{server} refused the token that was issued for it"
+            advice = "check the clock of this machine, and whether the server accepts tokens from this issuer"
         return AuthorizationError("authorization", problem, issuer=issuer, error=wanted.error, advice=advice)
 
 
@@ -250,8 +253,8 @@ _MOST_NONCES = 5
 An arbitrary choice; more than one is needed because concurrent requests may get each other's nonces.
 """
 
-# The remedies by status and error (None: any other error), in order: a person is asked to sign in only when nothing
-# else helps.
+# The table has the remedies for each status and error code (None stands for any other error), in the order in which the
+# remedies are tried: a person is asked to sign in only when nothing else helps.
 _REMEDIES: dict[tuple[int, str | None], tuple[Callable[[_Attempt, Wanted], Awaitable[bool]], ...]] = {
     (401, "use_dpop_nonce"): (_Attempt.with_nonce,),
     (401, None): (_Attempt.renewed, _Attempt.signed_in),

@@ -1,4 +1,4 @@
-"""Asking a person at a terminal to sign in elsewhere, and to paste a URL here or to enter a code there."""
+"""Asking a person at a terminal to sign in elsewhere, and to paste a URL into the terminal or to enter a code there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["paste_redirect", "printable", "show_code", "tell"]
 TERMINAL = "/dev/tty"
 """The terminal that this process belongs to; stdin may be a pipe that carries something else."""
 MAX_LINE: Final = 64 * 1024
-"""The longest line that can be pasted, in bytes. An arbitrary choice."""
+"""The maximum length of a pasted line, in bytes. An arbitrary choice."""
 
 
 def printable(text: str) -> str:
@@ -28,8 +28,8 @@ def printable(text: str) -> str:
 
 
 def tell(text: str) -> None:
-    """Write text to stderr, if that is open."""
-    # Under `pythonw` there is no stderr, and a closed one raises `ValueError`.
+    """Write text to stderr, if stderr is open."""
+    # Under `pythonw` there is no stderr, and writing to a closed stderr raises `ValueError`.
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             print(printable(text), file=sys.stderr, flush=True)
@@ -39,7 +39,7 @@ async def show_code(step: ShowCode) -> None:
     """Tell a person on stderr which page to open, and which code to enter there (RFC 8628, section 3.3)."""
     await trio.lowlevel.checkpoint()
     minutes = max(1, round(step.expires_in / 60))
-    # With this link there is nothing to type, so the person has to compare the codes: the link may be that of an
+    # The link contains the code, so the person does not type it, but has to compare it: the link may be that of an
     # attacker's device (RFC 8628, section 5.4).
     whole = f"\n(or open {step.complete_url} and compare the code)" if step.complete_url else ""
     tell(f"To sign in, open {step.url} on any device\nand enter the code {step.code} within {minutes} min{whole}")
@@ -53,7 +53,7 @@ async def paste_redirect(url: str) -> str:
     Raises:
         LoginRequired: If there is no terminal, or it was closed.
     """
-    # The states are compared here only so that a person can try again; `Redirections` makes the real check.
+    # This function compares the states only so that a person can try again; `Redirections` makes the real check.
     state = parse_qs(urlsplit(url).query).get("state")
     with _terminal() as terminal:
         _write(
@@ -73,19 +73,20 @@ async def paste_redirect(url: str) -> str:
 def _terminal() -> Iterator[int]:
     """Open the terminal in a mode in which long lines can be pasted, and restore its mode at the end of the block."""
     try:
-        # Windows does not have this module.
+        # Windows does not have the module `termios`.
         import termios
 
         terminal = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)
     except (ImportError, OSError):
         raise LoginRequired(
-            "authorization", "there is no terminal to ask a person at", advice="sign in from a terminal first"
+            "authorization", "there is no terminal in which to ask a person", advice="sign in from a terminal first"
         ) from None
     try:
         before = termios.tcgetattr(terminal)
-        # In line mode, a terminal accepts no more than 4096 bytes of a line, and 1024 on macOS: some codes are longer.
+        # In line mode, a terminal accepts no more than 4096 bytes of a line (1024 on macOS), but some authorization
+        # codes are longer.
         now = termios.tcgetattr(terminal)
-        # The echo and Ctrl-C stay, but Ctrl-D becomes an ordinary byte: see `_line`.
+        # The echo and Ctrl-C keep working, but Ctrl-D becomes an ordinary byte: see `_line`.
         now[3] &= ~termios.ICANON
         termios.tcsetattr(terminal, termios.TCSADRAIN, now)
         try:
@@ -106,6 +107,6 @@ async def _line(terminal: int) -> str:
         await trio.lowlevel.wait_readable(terminal)
         some = os.read(terminal, 4096)
         typed += some
-        if not some or b"\x04" in some or len(typed) > MAX_LINE:  # closed, or Ctrl-D
+        if not some or b"\x04" in some or len(typed) > MAX_LINE:  # closed, Ctrl-D, or too long
             raise LoginRequired("authorization", "the terminal was closed before the URL was pasted")
     return typed.decode("utf-8", "replace")

@@ -60,7 +60,7 @@ def authorize(
         client: The client.
         redirect: The redirect URI.
         scopes: The scopes to ask for.
-        assume_pkce: Issuers that support PKCE without saying so.
+        assume_pkce: Issuers that support PKCE although their metadata does not say so.
         thumbprint: The thumbprint of the DPoP key that the code is bound to (``dpop_jkt``), or None.
         prompt: The value of ``prompt`` to send; None leaves prompts to the authorization server, except for the consent
             that a refresh token may need.
@@ -70,7 +70,8 @@ def authorize(
     """
     at = found.server
     require_pkce(at, assume_pkce)
-    # 32 bytes each: RFC 7636, section 7.1.
+    # The verifier and the state are made from 32 random bytes each, as RFC 7636, section 7.1, recommends for the
+    # verifier.
     verifier, state = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     parameters = {
         "response_type": "code",
@@ -79,10 +80,11 @@ def authorize(
         "state": state,
         "code_challenge": challenge_of(verifier),
         "code_challenge_method": "S256",
-        # 2025-06-18: this is sent whether or not the authorization server supports it. 2025-03-26 does not have it.
+        # Since revision 2025-06-18, `resource` is sent whether or not the authorization server supports it. Revision
+        # 2025-03-26 does not have this parameter.
         "resource": found.audience,
         "scope": join_scopes(scopes) or None,
-        # RFC 9449, section 10: a stolen code can't be redeemed with another key.
+        # With `dpop_jkt`, a stolen code can't be redeemed with another key (RFC 9449, section 10).
         "dpop_jkt": thumbprint,
         "prompt": prompt or _prompt(client, scopes),
     }
@@ -92,18 +94,18 @@ def authorize(
 
 
 def _prompt(client: ClientRecord, scopes: Collection[str]) -> str | None:
-    # Without this prompt there is no refresh token, unless consent was given in another way (OpenID Connect Core,
-    # section 11). For a client that was registered by hand, an administrator has often consented for all: with the
-    # prompt, people who may not consent themselves could not sign in.
+    # Without the prompt for consent there is no refresh token, unless consent was given in another way (OpenID Connect
+    # Core, section 11). For a client that was registered by hand, an administrator has often consented on behalf of all
+    # people. With the prompt, those who may not consent themselves could not sign in.
     return "consent" if OFFLINE in scopes and client.origin != "given" else None
 
 
 def _with_query(at: AuthorizationServerMetadata, parameters: Mapping[str, str]) -> str:
-    # The query of the endpoint is kept (RFC 6749, section 3.1).
+    # The endpoint's own query is kept (RFC 6749, section 3.1).
     endpoint, _, query = at.need("authorization", STEP).partition("?")
-    # RFC 6749, section 3.1: no parameter may be repeated, since no one knows which value the server would use. Names
-    # are compared in their decoded form (`%73tate`). The endpoint's own query must not contain `scope` or `resource`
-    # either: whether to send them is up to the client.
+    # No parameter may be repeated (RFC 6749, section 3.1), because the server could use either value. Names are
+    # compared in their decoded form, since `%73tate` is `state`. The endpoint's own query must not contain `scope` or
+    # `resource` either: whether to send them is up to the client.
     taken = {name for name, _ in parse_qsl(query, keep_blank_values=True)} & {*parameters, "scope", "resource"}
     if taken:
         problem = f"its authorization_endpoint already sets {', '.join(sorted(taken))}"
@@ -123,7 +125,7 @@ def require_pkce(at: AuthorizationServerMetadata, assume_pkce: Collection[str]) 
     if not at.published or "S256" in (at.pkce or ()):
         return
     # The metadata takes precedence over `assume_pkce`, which is only for metadata without this field. Entra and
-    # Cognito publish such metadata.
+    # Cognito, for example, publish such metadata.
     if at.pkce is not None:
         raise AuthorizationError(STEP, "the authorization server does not support PKCE with S256", issuer=at.issuer)
     if at.issuer not in assume_pkce:
@@ -131,7 +133,7 @@ def require_pkce(at: AuthorizationServerMetadata, assume_pkce: Collection[str]) 
             STEP,
             "its metadata doesn't say that it supports PKCE (code_challenge_methods_supported)",
             issuer=at.issuer,
-            advice=f"if you know that it does, pass assume_pkce=[{at.issuer!r}]",
+            advice=f"if you know that the server supports PKCE, pass assume_pkce=[{at.issuer!r}]",
         )
 
 
@@ -143,8 +145,8 @@ def challenge_of(verifier: str) -> str:
 def check_redirection(parameters: Mapping[str, str], at: AuthorizationServerMetadata, state: str) -> str:
     """Check a redirection, and return its authorization code.
 
-    The order matters: ``state`` first, then ``iss`` by the table of RFC 9207, section 2.4, and only then the rest;
-    a redirection that fails either check is neither shown nor acted upon.
+    First, ``state`` is checked; then ``iss``, by the rules of RFC 9207, section 2.4; and only then the other
+    parameters. A redirection that fails one of the first two checks is neither shown nor acted upon.
 
     Raises:
         AuthorizationError: If the redirection reports an error, has no code, or does not belong to this request.
@@ -154,18 +156,19 @@ def check_redirection(parameters: Mapping[str, str], at: AuthorizationServerMeta
     # which can't be encoded.
     if not hmac.compare_digest(parameters.get("state", "").encode(errors="replace"), state.encode()):
         problem = "its state is not the one that was sent"
-    # An `iss` is compared character by character, announced or not: even a slash at the end makes it another issuer.
+    # An `iss` is compared character by character, whether or not the server has announced that it sends one: even a
+    # slash at the end makes it another issuer.
     elif "iss" in parameters and parameters["iss"] != at.issuer:
         problem = "it comes from a different authorization server than the one that was asked"
     elif "iss" not in parameters and at.sends_iss:
-        problem = "it doesn't say which authorization server it comes from, though this one promises to"
+        problem = "it doesn't say which authorization server sent it (iss), although the server promises that"
     if problem is not None:
         raise AuthorizationError(REDIRECTION, problem, issuer=at.issuer, advice="sign in again")
     # An error is looked for first: it counts even if a code is sent with it.
     if "error" in parameters:
         error = cleaned(parameters["error"])
         description = cleaned(parameters.get("error_description"))
-        said = "the authorization was declined" if error == "access_denied" else "the authorization server refused"
+        said = "the authorization was declined" if error == "access_denied" else "the server refused the request"
         said += f": {description}" if description else ""
         raise AuthorizationError(STEP, said, issuer=at.issuer, error=error)
     if not parameters.get("code"):

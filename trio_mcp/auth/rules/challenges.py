@@ -1,7 +1,7 @@
 """Challenges: reading and writing ``WWW-Authenticate`` (RFC 9110, section 11.6.1).
 
-The field is one line for any number of challenges, with commas between challenges and between parameters alike. It is
-read in one pass from left to right, so quoted text is never mistaken for a parameter or a challenge.
+The field is one line for any number of challenges, with commas between challenges and between parameters alike. The
+field is read in one pass from left to right, so quoted text is never mistaken for a parameter or a challenge.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _END = r"(?=[ \t]*+(?:,|\Z))"
 
-# Each repetition is possessive, so no match is tried twice: the time stays in proportion to the length.
+# Each repetition is possessive, so no match is tried twice, and the time stays in proportion to the length of the text.
 _GAP = re.compile(r"[ \t,]*+")
 _SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]++|(?=,|\Z))")
-# The pattern includes `_END`, or the name of a first parameter would match as a token: the `realm` of `realm="x"`.
+# The pattern includes `_END`, because the name of a first parameter would otherwise match as a token, such as `realm`
+# in `realm="x"`.
 _TOKEN68 = re.compile(rf"([0-9A-Za-z\-._~+/]++=*+){_END}")
-# An unquoted value may have characters that a token can't have: servers send URLs without quotes. It may be empty, too.
+# An unquoted value may contain characters that a token can't contain, because servers send URLs without quotes. It may
+# be empty, too.
 _PARAMETER = re.compile(rf"({_TOKEN})[ \t]*+=[ \t]*+(?:({_QUOTED})|((?!=)[!#-+\--~]++)(?=[ \t,]|\Z)|{_END})", re.DOTALL)
 _JUNK = re.compile(rf'[^",]*+(?:{_QUOTED}[^",]*+)*+', re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -92,7 +94,7 @@ def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
     schemes = [challenge.scheme for challenge in challenges]
     parameters: dict[str, str] = {}
     for challenge in challenges:
-        # The `scope` or `resource_metadata` of another scheme is not meant for OAuth, and is not followed.
+        # The `scope` or `resource_metadata` of another scheme is not meant for OAuth, and is ignored.
         if challenge.scheme in ("bearer", "dpop"):
             parameters = {**challenge.parameters, **parameters}
     if len(token) >= _SECRET and any(token in value for value in parameters.values()):
@@ -111,15 +113,15 @@ def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
 def parse_challenges(text: str) -> list[Challenge]:
     """Return the challenges in a field value; never raises, and takes time in proportion to the length of the text.
 
-    A challenge ends where it is malformed: it keeps the parameters before that point; those after it are ignored.
+    A malformed challenge keeps the parameters before the point where it is malformed; those after that are ignored.
     """
     text = text[:MAX_FIELD]
     challenges: list[Challenge] = []
     current: dict[str, str] | None = None
     at = _end(_GAP.match(text))
     while at < len(text):
-        # A parameter is tried before a scheme: blanks may come before `=` (RFC 9110, section 11.2), and then a name
-        # looks like a scheme.
+        # A parameter is tried before a scheme: blanks may come before `=` (RFC 9110, section 11.2), and then the name
+        # of a parameter looks like a scheme.
         if parameter := _PARAMETER.match(text, at):
             if current is not None:
                 name, quoted, plain = parameter.groups()
@@ -132,10 +134,11 @@ def parse_challenges(text: str) -> list[Challenge]:
             challenges.append(Challenge(scheme[1].lower(), current, token and token[1]))
             at = token.end() if token else scheme.end()
         else:
-            # The parameters that follow may belong to the malformed challenge, and not to the one before it.
+            # The parameters that follow are ignored, because they may belong to the malformed challenge, and not to the
+            # one before it.
             current = None
             at = _end(_JUNK.match(text, at))
-            if text.startswith('"', at):  # never closed, so the rest can't be parsed
+            if text.startswith('"', at):  # the quote is never closed, so the rest can't be parsed
                 break
         at = _end(_GAP.match(text, at))
     return challenges
@@ -154,8 +157,9 @@ def format_challenge(scheme: str, parameters: Mapping[str, str]) -> str:
     """
     for name in (scheme, *parameters):
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} can't be sent as the name of a scheme or of a parameter")
-    # Characters are replaced, then escaped: a line break would begin another field, and a quote would end the value.
+            raise ValueError(f"{name!r} is not a valid name for an authentication scheme or a parameter")
+    # Characters are first replaced, then escaped: a line break would begin another field, and a quote would end the
+    # value.
     pairs = (f'{name}="{_SPECIAL.sub(_ESCAPED, _UNSENDABLE.sub(" ", value))}"' for name, value in parameters.items())
     return f"{scheme} {', '.join(pairs)}".strip()
 

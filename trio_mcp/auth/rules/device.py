@@ -15,14 +15,15 @@ __all__ = ["DEVICE_GRANT", "device"]
 
 _STEP: Final = "device"
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
-# The code is shown in a terminal, so it contains nothing that could move the cursor.
+# The code is shown in a terminal, so it must not contain anything that could move the cursor.
 _CODE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,63}")
 # A person opens the URL, so `javascript:`, `file:` and control characters are not allowed.
 _URL = re.compile(r"https?://[\x21-\x7e]{1,2000}")
-# In seconds: the default if the server says nothing, and the most that it can ask for.
+# A code is valid for `_LIFETIME` seconds if the server names no lifetime, and for `_MAX_LIFETIME` seconds at most.
 _LIFETIME: Final = 600.0
 _MAX_LIFETIME: Final = 1800.0
-# RFC 8628, section 3.2, and section 3.5 for `_SLOWER`.
+# The intervals between polls are in seconds. `_INTERVAL` comes from RFC 8628, section 3.2, and `_SLOWER` from section
+# 3.5; the two maximums are arbitrary choices.
 _INTERVAL: Final = 5.0
 _MAX_INTERVAL: Final = 60.0
 _SLOWER: Final = 5.0
@@ -45,11 +46,11 @@ def device(
     """
     ask = with_target({}, scopes, resource)
     if at.client is not None and at.client.method == "client_secret_basic":
-        ask["client_id"] = at.client.id  # RFC 8628, section 3.1: required, however the client proves who it is
+        ask["client_id"] = at.client.id  # the id is sent in the form, too (RFC 8628, section 3.1)
     answer = yield from granted(at, _STEP, endpoint, ask)
     show = _read(at, answer)
     yield show
-    # The scope belongs to the request for the code alone (section 3.4).
+    # The scopes are sent only with the request for the code (RFC 8628, section 3.4).
     form = with_target({"grant_type": DEVICE_GRANT, "device_code": str(answer["device_code"])}, (), resource)
     interval, failures, waited = _interval(answer.get("interval")), 0, 0.0
     while waited < show.expires_in:
@@ -59,9 +60,9 @@ def device(
         try:
             answer = yield from granted(at, _STEP, at.url, form)
         except AuthorizationError as exc:
-            # The client slows down if it has asked too often, a connection was lost, or the server is overloaded
-            # (section 3.5). Only failures in a row count: one lost connection must not cost the person the code that is
-            # being entered.
+            # The client slows down if it has asked too often, a connection was lost, or the server is overloaded (RFC
+            # 8628, section 3.5). Only failures in a row count: one lost connection must not invalidate the code that
+            # the person is entering.
             failures = failures + 1 if exc.error is None else 0
             if exc.error not in ("authorization_pending", "slow_down", None) or failures > _MAX_FAILURES:
                 raise
@@ -70,29 +71,31 @@ def device(
         else:
             return to_tokens(at, _STEP, answer, asked_at)
     problem = f"the code was not entered within {waited:.0f} s"
-    raise AuthorizationError(_STEP, problem, issuer=at.issuer, advice="start again")
+    raise AuthorizationError(_STEP, problem, issuer=at.issuer, advice="start the sign-in again")
 
 
 def _read(at: TokenEndpoint, answer: Mapping[str, Any]) -> ShowCode:
     code, user_code = answer.get("device_code"), answer.get("user_code")
     url = answer.get("verification_uri", answer.get("verification_url"))  # the second name is older than the standard
     complete = answer.get("verification_uri_complete")
-    # A lone surrogate, which JSON may contain, could not be sent back.
+    # The code must be ASCII: a lone surrogate, which JSON may contain, could not be sent back.
     if not (isinstance(code, str) and code.isascii() and code):
         raise AuthorizationError(_STEP, "the server's response has no device_code", issuer=at.issuer)
     if not (isinstance(user_code, str) and _CODE.fullmatch(user_code) and isinstance(url, str) and _URL.fullmatch(url)):
         raise AuthorizationError(
-            _STEP, "the server's response lacks a code or a URL that can be shown", issuer=at.issuer
+            _STEP, "the server's response has no user_code or no verification_uri that can be shown", issuer=at.issuer
         )
     return ShowCode(
         url=url,
         code=user_code,
-        # This URL is optional (RFC 8628, section 3.2): if it is invalid, the other URL and the code are enough.
+        # The URL that contains the code is optional (RFC 8628, section 3.2): if it is invalid, the other URL and the
+        # code are enough.
         complete_url=complete if isinstance(complete, str) and _URL.fullmatch(complete) else None,
         expires_in=min(seconds(answer.get("expires_in")) or _LIFETIME, _MAX_LIFETIME),
     )
 
 
 def _interval(value: object) -> float:
-    # The shortest interval is a second: with 0.001, the client would send thousands of requests.
+    # The shortest interval is one second: if the server could ask for 0.001, the client would send thousands of
+    # requests.
     return min(max(seconds(value) or _INTERVAL, 1.0), _MAX_INTERVAL)

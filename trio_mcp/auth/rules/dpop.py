@@ -27,9 +27,10 @@ ALGORITHM: Final = "ES256"
 """The signature algorithm of proofs, which practically every server that supports DPoP accepts."""
 
 DpopUse: TypeAlias = Literal["auto", "require", "off"]
-"""Whether tokens are bound to a key: if the servers support that, always, or never."""
+"""Whether tokens are bound to a key: ``"auto"`` if the servers support that, ``"require"`` always, ``"off"`` never."""
 
-# RFC 9449, section 8.1; a longer nonce would only make our requests long.
+# A nonce has the characters of RFC 9449, section 8.1. Its length is limited, because a longer nonce would only make our
+# requests longer.
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 # A key is normally used at one authorization server and one resource server; this leaves room for more.
 _MAX_NONCES: Final = 16
@@ -91,7 +92,7 @@ class Prover:
 
     def _made(self, method: str, url: str, token: str | None, nonce: str | None, now: int) -> str:
         claims: dict[str, Any] = {
-            # RFC 9449, section 4.2: 96 random bits at least. These are 128.
+            # RFC 9449, section 4.2, asks for at least 96 random bits; these are 128.
             "jti": secrets.token_urlsafe(16),
             "htm": method,
             "htu": url.partition("#")[0].partition("?")[0],
@@ -111,7 +112,8 @@ class Prover:
         """Return the nonce that the next proof for a URL will contain, or None.
 
         After a refusal that asks for a nonce, another try is worthwhile only if this nonce differs from the one in the
-        refused proof. It may differ because another request, refused at the same time, learned the new nonce first.
+        refused proof. The two may differ because another request, refused at the same time, learned the new nonce
+        first.
 
         Args:
             url: The URL of the request.
@@ -131,7 +133,8 @@ class Prover:
         if nonce is None or not _NONCE.fullmatch(nonce):
             return
         place = (origin(url), resource)
-        # The old entry is removed first, so that the new one comes last: the first entry is dropped below.
+        # The old entry is removed first, so that the new one comes last: if there are too many, the first entry is
+        # dropped.
         self._nonces.pop(place, None)
         self._nonces[place] = nonce
         if len(self._nonces) > _MAX_NONCES:
@@ -159,12 +162,12 @@ def choose_prover(
     offered, resource = ALGORITHM in found.server.dpop, found.resource
     if use == "require":
         if not offered:
-            problem, advice = f"DPoP is required, but it is not offered with {ALGORITHM}", "allow dpop='auto'"
+            problem, advice = f"DPoP with {ALGORITHM} is required, but the server does not offer it", "pass dpop='auto'"
             raise AuthorizationError("token", problem, issuer=found.server.issuer, advice=advice)
         return Prover(clock=clock)
     # A server that does not support DPoP would refuse a token that is bound to a key.
     known = wanted.dpop or (resource is not None and (resource.dpop_required or ALGORITHM in resource.dpop))
-    # `has_jose` comes last, because it loads joserfc, which takes some 90 ms (measured).
+    # `has_jose` comes last, because it loads joserfc, which takes about 90 ms (measured).
     return Prover(clock=clock) if use == "auto" and offered and known and has_jose() else None
 
 
@@ -183,10 +186,10 @@ def _signer(key: ECKey) -> Callable[[bytes], bytes]:
     from cryptography.hazmat.primitives.hashes import SHA256
 
     private, algorithm = key.private_key, ECDSA(SHA256())
-    assert private is not None  # made here, or read as a private key
+    assert private is not None  # the key was generated, or checked to be a private one
 
     def signature(data: bytes) -> bytes:
-        # cryptography returns both numbers as DER; a JWS has them side by side, 32 bytes each.
+        # cryptography returns the two numbers of the signature in DER; a JWS has them side by side, with 32 bytes each.
         r, s = decode_dss_signature(private.sign(data, algorithm))
         return r.to_bytes(32, "big") + s.to_bytes(32, "big")
 
@@ -198,12 +201,12 @@ def _read(text: str) -> Any:
     from joserfc.jwk import ECKey
 
     try:
-        # A public key and one of another curve are read without an error: neither can sign with ES256.
+        # A public key, or a key of another curve, is read without an error, but can't sign with ES256.
         key = ECKey.import_key(json.loads(text))
         fits = key.is_private and key.curve_name == "P-256"
     except (JoseError, ValueError, TypeError, AttributeError, KeyError):
         fits = False
     if not fits:
         # The cause is left out, since it may quote the key.
-        raise ValueError(f"the DPoP key is not a private key for {ALGORITHM} as a JWK in JSON")
+        raise ValueError(f"the DPoP key must be a JWK, in JSON, of a private key for {ALGORITHM}")
     return key

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateKeyJwt", "has_jose", "need_jose"]
 
-# Neither symmetric algorithms nor "none" are allowed. RFC 9864 renamed EdDSA to Ed25519.
+# Symmetric algorithms and "none" are not allowed. The name Ed25519 comes from RFC 9864; before, it was EdDSA.
 _KINDS: Final = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
     "Ed25519": "OKP",
 }
 
-# This is long enough for a slow request, and short enough that a leaked assertion is soon worthless.
+# The lifetime of an assertion, in seconds, is long enough for a slow request, and short enough that a leaked assertion
+# is soon worthless.
 _LIFETIME: Final = 60
 
 
@@ -67,7 +68,7 @@ class PrivateKeyJwt:
     _key: Any = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        """Read the key, so that a key that can't sign is reported where it is passed."""
+        """Read the key, so that a key that can't sign is refused as soon as it is passed."""
         if self.algorithm not in _KINDS:
             raise ValueError(f"a client can't sign with {self.algorithm!r}; use one of {', '.join(_KINDS)}")
         need_jose("PrivateKeyJwt")
@@ -100,20 +101,20 @@ class PrivateKeyJwt:
 
 
 def _read(pem: str | bytes, algorithm: str) -> ECKey | RSAKey | OKPKey:
-    """Return the key in a PEM text, after a trial signature: a key that can't sign must be refused here."""
+    """Return the key in a PEM text, after a trial signature, so that a key that can't sign is refused."""
     from joserfc import jws
     from joserfc.errors import JoseError
     from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-    # joserfc would read any other text as a key of another kind.
+    # joserfc would take a text that is not PEM for a key of another kind.
     if b"-----BEGIN " not in (pem.encode() if isinstance(pem, str) else pem):
         raise ValueError("the private key is not in PEM: there is no line like -----BEGIN PRIVATE KEY-----")
     kinds: dict[str, type[ECKey | RSAKey | OKPKey]] = {"EC": ECKey, "RSA": RSAKey, "OKP": OKPKey}
     try:
         key = kinds[_KINDS[algorithm]].import_key(pem)
-        # A public key, or one of another curve, is read without an error and fails only when it signs.
+        # A public key, or a key of another curve, is read without an error, and fails only when it signs.
         jws.serialize_compact({"alg": algorithm}, b"", key, algorithms=[algorithm])
-    except (JoseError, ValueError, TypeError) as exc:  # cryptography raises the last two
-        # The messages of these exceptions may quote the key.
-        raise ValueError(f"this is not a private key for {algorithm} ({type(exc).__name__})") from None
+    except (JoseError, ValueError, TypeError) as exc:  # cryptography raises ValueError and TypeError
+        # Only the type of the exception is shown, because its message may quote the key.
+        raise ValueError(f"the PEM text is not a private key for {algorithm} ({type(exc).__name__})") from None
     return key

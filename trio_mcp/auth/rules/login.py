@@ -32,13 +32,13 @@ class ClientRecord:
     """A client, as its authorization server sees it.
 
     Attributes:
-        id: Its ``client_id``.
+        id: The ``client_id``.
         origin: Where the id comes from.
-        secret: Its secret; None for a public client.
-        method: How it proves who it is.
-        redirect: The redirect URI that it was registered with, if any.
+        secret: The client's secret; None for a public client.
+        method: How the client proves who it is.
+        redirect: The redirect URI that the client was registered with, if any.
         secret_expires_at: When the secret expires, in seconds since the epoch; None if it never does.
-        scopes: The scopes that it was registered for; None if there is no such limit.
+        scopes: The scopes that the client was registered for; None if there is no such limit.
     """
 
     id: str
@@ -102,7 +102,9 @@ class Login:
             # The error names only the field: pydantic's message, and a traceback with the cause, would quote the
             # tokens.
             where = ".".join(map(str, exc.errors(include_input=False, include_url=False)[0]["loc"]))
-            raise ValueError(f"this version of trio_mcp did not write it{where and f', see {where!r}'}") from None
+            raise ValueError(
+                f"it was not written by this version of trio_mcp{where and f' (problem at {where!r})'}"
+            ) from None
         fields = dict(found)
         del fields["version"]
         return cls(**{**fields, "client": ClientRecord(**dict(found.client))})
@@ -121,6 +123,6 @@ def _model(kind: Any, **more: Any) -> Any:
         field.name: (hints[field.name], ... if field.default is attrs.NOTHING else field.default)
         for field in attrs.fields(kind)
     }
-    # `hide_input_in_errors` isn't needed: only the place of an error is shown.
+    # `hide_input_in_errors` isn't needed, because only the location of an error is shown.
     rules = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     return create_model(kind.__name__, __config__=rules, **(fields | more))

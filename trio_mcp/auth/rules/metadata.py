@@ -1,4 +1,4 @@
-"""Metadata of resources (RFC 9728) and of authorization servers (RFC 8414, OpenID Connect Discovery)."""
+"""Finds and reads metadata of resources (RFC 9728) and authorization servers (RFC 8414, OpenID Connect Discovery)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RESOURCE: Final = "resource metadata"
 SERVER: Final = "authorization server metadata"
 
 MAX_SERVERS = 3
-"""The most authorization servers that are tried for one resource (arbitrary)."""
+"""The maximum number of authorization servers that are tried for one resource (arbitrary)."""
 
 
 @attrs.frozen
@@ -120,7 +120,7 @@ _ENDPOINTS: Final = {
 
 @attrs.frozen
 class Discovered:
-    """Where a client gets tokens for a server.
+    """The result of discovery: where a client gets tokens for a server.
 
     Attributes:
         resource: The metadata of the server; None if it has none, which only 2025-03-26 allows.
@@ -156,11 +156,11 @@ def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[st
     resource = yield from find_resource(server, wanted, policy)
     if resource is None:
         return Discovered(None, (yield from _find_old_server(server, wanted, policy)))
-    # Only issuers that the resource names are tried: a preference must not send a person, or a client's secret, to
-    # another one.
+    # Only issuers that the resource names are tried: a preference must not send a person, or a client's secret, to any
+    # other issuer.
     preferred = [issuer for wish in prefer for issuer in resource.servers if same_issuer(wish, issuer)]
     problem: AuthorizationError | None = None
-    # Each issuer may take three of the twelve exchanges of a flow.
+    # Looking up one issuer may take three HTTP exchanges, and a flow may make only twelve in all.
     for issuer in list(dict.fromkeys([*preferred, *resource.servers]))[:MAX_SERVERS]:
         try:
             return Discovered(resource, (yield from find_server(issuer, policy, server)))
@@ -179,8 +179,8 @@ def resource_urls(server: str) -> list[str]:
     parts = take_apart(server)
     base = f"{parts.origin}/.well-known/oauth-protected-resource"
     path = parts.path if parts.path != "/" else ""
-    # The well-known part goes before the path and the query, which belong to the identifier. A slash at the end may
-    # belong to it or not, so both URLs are tried.
+    # The well-known part goes before the path and the query, which belong to the identifier. A slash at the end may or
+    # may not be part of the identifier, so both URLs are tried.
     return list(dict.fromkeys([base + path + parts.query, base + path.removesuffix("/"), base]))
 
 
@@ -190,21 +190,21 @@ def find_resource(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Protec
         urls = resource_urls(server)
     except ValueError as exc:
         raise AuthorizationError(RESOURCE, f"the URL of the MCP server {exc}") from None
-    # The URL of the challenge may be wrong, so the well-known places are tried after it, too.
+    # The URL in the challenge may be wrong, so the well-known URLs are tried after it.
     for url in dict.fromkeys([wanted.metadata or urls[0], *urls]):
         document = yield from _document(RESOURCE, url, server, policy)
         if document is not None:
-            # A wrong document is an error: only a server without any document falls back to 2025-03-26, which has no
-            # resource metadata.
+            # If this document can't be used, that is an error: only a server that publishes no document at all is
+            # treated as one of 2025-03-26, a revision without resource metadata.
             return _read_resource(document, url, server)
     return None
 
 
 def _read_resource(document: Mapping[str, Any], url: str, server: str) -> ProtectedResource:
     resource = document.get("resource")
-    # A tenant that has a path on a shared host can publish a document there, and must not get tokens for the whole
-    # host: a parent of the server's URL is accepted only from the well-known places, which belong to the host itself.
-    # A path with dots may begin like a well-known place, and lead somewhere else.
+    # A tenant that owns one path on a shared host can publish a document below that path, but must not get tokens for
+    # the whole host. So a parent of the server's URL is accepted only from the well-known URLs, which belong to the
+    # host itself. A path with dot segments may begin like a well-known URL but lead somewhere else.
     root = resource_urls(server)[-1]
     known = (url == root or url.startswith((f"{root}/", f"{root}?"))) and not take_apart(url).dotted
     if not isinstance(resource, str) or not covers(resource, server, parent=known):
@@ -215,7 +215,7 @@ def _read_resource(document: Mapping[str, Any], url: str, server: str) -> Protec
         )
     servers = strings(document, "authorization_servers")
     if not servers:
-        raise AuthorizationError(RESOURCE, f"{without_query(url)} names no authorization server")
+        raise AuthorizationError(RESOURCE, f"the metadata at {without_query(url)} names no authorization server")
     return ProtectedResource(
         resource,
         servers,
@@ -232,13 +232,15 @@ def server_urls(issuer: str) -> list[str]:
         ValueError: If the string can't be an issuer.
     """
     parts = take_apart(issuer)
-    # RFC 8414, section 2. A fragment can't be there either: `take_apart` refuses it.
+    # An issuer must have neither a query nor a fragment (RFC 8414, section 2); `take_apart` has already refused a
+    # fragment.
     if parts.query:
         raise ValueError("has a query, which an issuer can't have")
     # RFC 8414, section 3.1: a slash at the end is left out before the well-known part goes in.
     path = parts.path.removesuffix("/")
     urls = [f"{parts.origin}/.well-known/{kind}{path}" for kind in ("oauth-authorization-server", _OPENID)]
-    # OpenID Connect Discovery appends the well-known part instead. Without a path, that gives the same URL.
+    # OpenID Connect Discovery appends the well-known part to the path instead. If there is no path, both rules give the
+    # same URL.
     return [*urls, f"{parts.origin}{path}/.well-known/{_OPENID}"] if path else urls
 
 
@@ -256,13 +258,14 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
     Raises:
         AuthorizationError: If no metadata is found, or it is another issuer's, or names a URL that is refused.
     """
-    # The URLs made from the issuer would hide a wrong scheme: `take_apart` turns that of a WebSocket into https.
+    # The issuer is checked before URLs are made from it, because they would hide a wrong scheme: `take_apart` turns wss
+    # into https.
     policy.check(issuer, server, SERVER)
     try:
         urls = server_urls(issuer)
     except ValueError as exc:
         raise AuthorizationError(SERVER, f"the issuer {shown(issuer)} {exc}") from None
-    problem = "there is no document at the well-known places"
+    problem = "there is no metadata document at the well-known URLs"
     for url in urls:
         document = yield from _document(SERVER, url, server, policy)
         if document is None:
@@ -270,9 +273,9 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
         published = document.get("issuer")
         if isinstance(published, str) and same_issuer(issuer, published):
             return _read_server(document, published, server, policy)
-        # A wrong document is skipped: a host may serve the document of its root at this URL, and the right one at the
-        # next.
-        problem = f"{without_query(url)} is the metadata of {_named(published)}"
+        # Another issuer's document is skipped: a host may serve the metadata of its root issuer at this URL, and the
+        # right document at the next one.
+        problem = f"{without_query(url)} is the metadata of {_named(published)}, not of this issuer"
     raise AuthorizationError(SERVER, problem, issuer=issuer)
 
 
@@ -280,7 +283,8 @@ def _read_server(
     document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy
 ) -> AuthorizationServerMetadata:
     endpoints = {name: document[field] for name, field in _ENDPOINTS.items() if isinstance(document.get(field), str)}
-    # All endpoints are checked, used or not: the authorization endpoint is opened in a browser, so no fetch checks it.
+    # All endpoints are checked now: the authorization endpoint is opened in a browser, so no fetch would check it
+    # later.
     for name, url in endpoints.items():
         try:
             policy.check(url, server, SERVER)
@@ -303,25 +307,28 @@ def _read_server(
 
 def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[AuthorizationServerMetadata]:
     """Find the authorization server as in 2025-03-26: on the origin of the MCP server, with or without metadata."""
-    # 2025-03-26 has only Bearer: without this check, a client would be registered at a server that has no OAuth.
+    # 2025-03-26 supports only the scheme Bearer. Without this check, the client would try to register at a server that
+    # does not use OAuth.
     if wanted.others and not (wanted.bearer or wanted.dpop):
-        problem = f"{without_query(server)} has no resource metadata, and asks for {' or '.join(wanted.others)[:100]}"
-        raise AuthorizationError(RESOURCE, problem, advice="send what it asks for with headers=")
+        problem = (
+            f"{without_query(server)} has no resource metadata, and asks for authentication by "
+            f"{' or '.join(wanted.others)[:100]}"
+        )
+        raise AuthorizationError(RESOURCE, problem, advice="pass the credentials with headers=")
     base = take_apart(server).origin
-    # The section Server Metadata Discovery of 2025-03-26 requires this header.
+    # The section Server Metadata Discovery of 2025-03-26 requires the header with the protocol version.
     url, fields = f"{base}/.well-known/oauth-authorization-server", {PROTOCOL_VERSION: "2025-03-26"}
     document = yield from _document(SERVER, url, server, policy, fields)
     if document is not None:
         published = document.get("issuer")
         if not isinstance(published, str) or not same_issuer(base, published):
             raise AuthorizationError(
-                SERVER, f"{without_query(url)} is the metadata of {_named(published)}", issuer=base
+                SERVER, f"{without_query(url)} is the metadata of {_named(published)}, not of this issuer", issuer=base
             )
         return _read_server(document, published, server, policy)
     return AuthorizationServerMetadata(
         base,
-        # These are the fallback endpoints of 2025-03-26. They are on the server's own origin, so they give the server
-        # nothing that it could not get anyway.
+        # The fallback endpoints of 2025-03-26 need no check, because they are on the MCP server's own origin.
         published=False,
         authorization=f"{base}/authorize",
         token=f"{base}/token",
@@ -335,20 +342,21 @@ def _document(
     """Fetch a metadata document; return None if this URL has no such document."""
     policy.check(url, server, step)
     response: Fetched = yield Fetch(step, "GET", url, {"Accept": JSON, **(fields or {})})
-    # A 429 doesn't mean "not here": continuing would fall back to the default endpoints of older revisions.
+    # A 429 doesn't mean that there is no document at this URL: if it did, a busy server would be treated as one without
+    # metadata.
     if 400 <= response.status < 500 and response.status != 429:
         return None
     if not 200 <= response.status < 300:
         raise AuthorizationError(
             step, f"{without_query(url)} responded with status {response.status}", advice="try again later"
         )
-    # Many sites respond to every URL with an HTML page.
+    # Many sites respond to every unknown URL with an HTML page, so such a page means that there is no document.
     if response.headers.media_type == "text/html":
         return None
     document = json_object(response)
     if document is None:
-        # A malformed document is an error for the same reason as a 429.
-        raise AuthorizationError(step, f"{without_query(url)} did not respond with a JSON object as {JSON}")
+        # A malformed document must not count as missing: the client would then fall back to an older revision.
+        raise AuthorizationError(step, f"{without_query(url)} did not respond with a JSON object and a JSON media type")
     return document
 
 

@@ -24,11 +24,11 @@ __all__ = ["RegisteredClient", "check_document_url", "check_redirect", "choose_m
 STEP: Final = "registration"
 
 _VISIBLE = re.compile(r"[\x20-\x7e]{1,2000}")
-"""The pattern of a client id or secret (RFC 6749, appendices A.1 and A.2). The greatest length is arbitrary."""
+"""The pattern of a client id or secret (RFC 6749, appendices A.1 and A.2). The maximum length is arbitrary."""
 
 _ANY_PORT = re.compile(r"^(https?://[^/]*):0(?=/|$)")
 
-_BY_HAND = "register a client with its operator and pass its id: client=RegisteredClient(…)"
+_BY_HAND = "register a client with the authorization server's operator, and pass its id: client=RegisteredClient(…)"
 
 
 @attrs.frozen
@@ -60,7 +60,7 @@ class RegisteredClient:
     prompt: str | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        if not self.id or self.secret == "":  # for example, from an environment variable that is not set
+        if not self.id or self.secret == "":  # empty, for example, if an environment variable is not set
             raise ValueError(f"the {'secret' if self.id else 'id'} of RegisteredClient must not be empty")
         if self.method not in (None, "none") and self.secret is None:
             raise ValueError(f"RegisteredClient({self.id!r}) has no secret for {self.method}; pass secret=")
@@ -88,31 +88,36 @@ def register(
         grants: The grant types that the client uses.
 
     Raises:
-        AuthorizationError: If none of these is possible; the advice says what to set.
+        AuthorizationError: If the client can't get an id in any of these ways; the error's advice says what to set.
     """
     if client is not None:
         return _given(at, client, redirect)
-    # The order of 2025-11-25. Dynamic registration comes last; 2026-07-28 deprecates it.
+    # The order of the ways to get an id is the one that 2025-11-25 recommends. Dynamic registration comes last, and
+    # 2026-07-28 deprecates it.
     if metadata_url is not None and at.documents:
         return ClientRecord(metadata_url, "document", redirect=redirect)
     if at.registration is None:
         why = "its metadata names no registration_endpoint"
         if metadata_url is not None:
-            why += ", and it accepts no metadata documents of clients"
+            why += ", and the server accepts no metadata documents of clients"
         raise AuthorizationError(STEP, why, issuer=at.issuer, advice=_BY_HAND)
     request: dict[str, Any] = {
         "client_name": name,
-        # A server may refuse or replace what it does not support (RFC 7591), so the client does not ask for that.
+        # A server may refuse or replace grant types that it does not support (RFC 7591), so the client does not ask for
+        # them.
         "grant_types": [grant for grant in grants if grant in (at.grants or grants)],
         "token_endpoint_auth_method": _method_to_ask_for(at.methods),
-        # The default is `code` (RFC 7591, section 2), but the device grant has no redirection that could carry one.
+        # The device grant has no redirection that could carry a code, but a server assumes `code` if `response_types`
+        # is missing (RFC 7591, section 2).
         "response_types": [] if redirect is None else ["code"],
-        # 2026-07-28 requires this member: without it, OpenID providers assume "web", and may then refuse loopback.
+        # 2026-07-28 requires `application_type`: without this member, OpenID providers assume "web", and may then
+        # refuse a loopback redirect URI.
         "application_type": "native" if redirect is None or is_loopback(redirect) else "web",
     }
     if redirect is not None:
         request["redirect_uris"] = [redirect]
-    # Some authorization servers refuse a registration with scopes that their metadata doesn't list.
+    # Some authorization servers refuse a registration with scopes that their metadata doesn't list, so then no scopes
+    # are sent.
     named = frozenset(scopes) if at.scopes is None or at.scopes.issuperset(scopes) else None
     if named:
         request["scope"] = join_scopes(named)
@@ -127,13 +132,14 @@ def register(
 
 
 def _given(at: AuthorizationServerMetadata, client: RegisteredClient, redirect: str | None) -> ClientRecord:
-    # This check comes before any request: the id and the secret are for this issuer only (the last slash may differ).
+    # The issuer is checked before any request is sent, because the id and the secret are meant for `client.issuer`
+    # only. A slash at the end may differ.
     if client.issuer is not None and not same_issuer(client.issuer, at.issuer):
-        problem = f"the client {client.id!r} is registered with {client.issuer}, but the server names another issuer"
+        problem = f"the client {client.id!r} is registered with {client.issuer}, not with this authorization server"
         raise AuthorizationError(STEP, problem, issuer=at.issuer, advice=_BY_HAND)
     method = client.method or choose_method(at.methods, secret=client.secret is not None, key=client.key is not None)
     if method is None:
-        problem = f"it supports no way in which the client {client.id!r} could prove who it is"
+        problem = f"the server supports no authentication method that the client {client.id!r} could use"
         raise AuthorizationError(STEP, problem, issuer=at.issuer)
     return ClientRecord(client.id, "given", client.secret, method, redirect)
 
@@ -142,7 +148,8 @@ def _method_to_ask_for(methods: Collection[str] | None) -> AuthMethod:
     # A secret that anyone can register proves nothing, so it is asked for only where the server requires one.
     if methods is None or "none" in methods:
         return "none"
-    # With Basic some servers want the client_id in the body, too, and others refuse it there.
+    # With Basic authentication, some servers require the client_id in the body as well, and others refuse it there, so
+    # sending the secret in the body is preferred.
     if "client_secret_post" in methods:
         return "client_secret_post"
     return choose_method(methods, secret=True) or "none"
@@ -152,12 +159,14 @@ def _refused(at: AuthorizationServerMetadata, response: Fetched, redirect: str |
     answer = json_object(response) or {}
     error, description = cleaned(answer.get("error")), cleaned(answer.get("error_description"))
     advice = _BY_HAND
-    # The advice to register by hand would be wrong here: another try may succeed in a minute.
+    # A failure with a 429 or 5xx may be temporary, so the advice to register by hand would be wrong.
     if response.status >= 500 or response.status == 429:
         advice = "try again later"
     elif error == "invalid_redirect_uri":
         advice = f"the server does not allow the redirect URI {redirect}; set redirect=, or {_BY_HAND}"
-    problem = f"it was refused with status {response.status}" + (f": {description}" if description else "")
+    problem = f"the server refused the registration with status {response.status}" + (
+        f": {description}" if description else ""
+    )
     return AuthorizationError(STEP, problem, issuer=at.issuer, error=error, advice=advice)
 
 
@@ -173,21 +182,23 @@ def _read(
     if secret is not None and not (isinstance(secret, str) and _VISIBLE.fullmatch(secret)):
         raise unusable("its client_secret is not valid")
     registered = answer.get("redirect_uris")
-    # RFC 7591, section 3.2.1, allows the server to replace the URI, but then no sign-in would come back here.
+    # RFC 7591, section 3.2.1, allows the server to replace the URI, but then no sign-in would lead back to this
+    # program.
     if redirect is not None and isinstance(registered, list) and redirect not in registered:
         raise unusable("the registered redirect URI is not the one that was asked for")
     method: Any = answer.get("token_endpoint_auth_method")
     if method is None:
         method = request["token_endpoint_auth_method"]
-        if (method == "none") is (secret is not None):  # the server decided otherwise, and didn't say so
+        if (method == "none") is (secret is not None):  # the server chose another method, and didn't name it
             method = choose_method(at.methods, secret=secret is not None)
-    # `private_key_jwt` can't work: no key was registered by which the server could check an assertion.
+    # `private_key_jwt` can't work: no public key was registered with which the server could check an assertion.
     if method not in get_args(AuthMethod) or method == "private_key_jwt":
-        raise unusable("it wants the client to prove who it is in a way that was not asked for")
+        raise unusable("it names an authentication method that was not asked for")
     if method != "none" and secret is None:
         raise unusable("it has no client_secret")
     expires: Any = answer.get("client_secret_expires_at")
-    # 0 means that the secret never expires, and so does a number beyond all dates: it may not even fit into a float.
+    # 0 means that the secret never expires. A number that is too large for a date is treated the same way; it may not
+    # even fit into a float.
     number = isinstance(expires, int | float) and not isinstance(expires, bool)
     limit = float(expires) if number and 0 < expires < 1e12 else None
     return ClientRecord(id, "registered", secret, method, redirect, limit if secret else None)
@@ -196,8 +207,9 @@ def _read(
 def reusable(record: ClientRecord, redirect: str | None, scopes: Collection[str], now: float) -> bool:
     """Return whether a client that was registered before can sign in again, at the same issuer.
 
-    It can't if its secret has expired, or if it was registered with another redirect URI or for fewer scopes. A client
-    that did not register itself isn't reused either: `register` returns it again without asking the server.
+    A client can't sign in again if its secret has expired, or if it was registered with another redirect URI or for
+    fewer scopes. A client that did not register itself isn't reused either: `register` returns it again without asking
+    the server.
     """
     if record.origin != "registered" or record.redirect != redirect:
         return False
@@ -216,7 +228,7 @@ def choose_method(supported: Collection[str] | None, *, secret: bool, key: bool 
     """
     if key:
         return "private_key_jwt" if supported is None or "private_key_jwt" in supported else None
-    # Servers that support public clients don't always list "none".
+    # Servers that support public clients don't always list "none", so the list is not consulted for them.
     if not secret:
         return "none"
     # RFC 8414, section 2: a server that doesn't list its methods supports `client_secret_basic`.
@@ -241,19 +253,19 @@ def check_document_url(url: str) -> None:
     if parts.path in ("", "/"):
         raise ValueError("has no path")
     if parts.dotted:
-        raise ValueError("has a path with . or .. in it")
+        raise ValueError("has a path with a segment . or ..")
 
 
 def check_redirect(url: str) -> None:
-    """Check a redirect URI: on loopback, or ``https`` (2026-07-28, section Communication Security).
+    """Check that a redirect URI is on loopback or uses ``https`` (2026-07-28, section Communication Security).
 
     The port may be 0, which means any free port.
 
     Raises:
-        ValueError: If the URI is anything else.
+        ValueError: If the URI is malformed, or is neither on loopback nor ``https``.
     """
-    # `take_apart` refuses port 0, which no connection can have.
+    # Port 0 is removed before the check, because `take_apart` refuses it.
     bare = _ANY_PORT.sub(r"\1", url)
     take_apart(bare)
     if not url.startswith("https://") and not (url.startswith("http://") and is_loopback(bare)):
-        raise ValueError("is neither on loopback nor https; use 'http://127.0.0.1:0/callback', for example")
+        raise ValueError("is neither on loopback nor https; write, for example, 'http://127.0.0.1:0/callback'")

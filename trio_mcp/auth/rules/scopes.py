@@ -38,8 +38,9 @@ def select_scopes(
 ) -> frozenset[str]:
     """Return the scopes to ask for; if the set is empty, no ``scope`` parameter is sent.
 
-    They are those of the challenge, or else all that the resource metadata lists (2025-11-25 `basic/authorization`,
-    section Scope Selection Strategy). Scopes given by the program are added to the former, and replace the latter.
+    The scopes are those of the challenge, or else all that the resource metadata lists (2025-11-25
+    `basic/authorization`, section Scope Selection Strategy). Scopes given by the program are added to those of the
+    challenge, and replace those of the metadata.
 
     Args:
         given: The scopes that the program asks for, or None.
@@ -49,13 +50,14 @@ def select_scopes(
         offline: Whether a refresh token is wanted: ``offline_access`` is asked for where it is offered.
     """
     scopes = frozenset(given or ()) | (challenged or frozenset())
-    # An empty set counts, too: then no scope is needed, and the listed ones are not requested.
+    # An empty set is not the same as None: it means that no scope is needed, so the listed ones are not requested.
     if given is None and challenged is None:
         scopes = listed or frozenset()
-    # This scope is not for resources (2026-07-28, section Refresh Tokens), and a server that lacks it may refuse it.
+    # `offline_access` is not a scope of the resource (2026-07-28, section Refresh Tokens), and an authorization server
+    # that does not support it may refuse the request.
     if OFFLINE not in (given or ()):
         scopes -= {OFFLINE}
-    # 2026-07-28 allows requesting it only where the authorization server lists it.
+    # 2026-07-28 allows a client to request `offline_access` only if the authorization server lists it.
     if offline and OFFLINE in (offered or ()):
         scopes |= {OFFLINE}
     return scopes
@@ -70,9 +72,9 @@ class StepUps:
     def more(self, challenged: frozenset[str] | None, held: Collection[str]) -> frozenset[str] | None:
         """Return the scopes to ask for next, after a 403 with ``insufficient_scope``; None to give up.
 
-        They are the union of the scopes that the server asks for now and all earlier ones. An operation does not ask
-        for the same set twice, but it may ask for one that an earlier operation asked for: people don't always grant
-        everything.
+        The result is the union of the scopes that the server asks for now and all earlier ones. An operation does not
+        ask for the same set twice, but it may ask for one that an earlier operation asked for: people don't always
+        grant everything.
 
         Args:
             challenged: The scopes that the server asks for, or None.
@@ -80,7 +82,8 @@ class StepUps:
         """
         if not challenged or len(self._asked) >= MAX_STEP_UPS:
             return None
-        # A login for the new scopes alone would lack the old ones, and two operations would take turns without end.
+        # A login for the new scopes alone would lack the old ones: two operations that need different scopes would then
+        # replace each other's login again and again.
         union = challenged.union(held, *self._asked)
         return None if union in self._asked else union
 

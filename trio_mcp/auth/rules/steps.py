@@ -32,14 +32,14 @@ class Fetch:
         url: The URL, byte for byte.
         fields: The header fields.
         body: The body of a POST.
-        limit: The longest response body that is accepted, in bytes.
+        limit: The maximum length of the response body, in bytes.
     """
 
     step: str
     method: str
     url: str
-    # Neither member is in the repr, which may get into a log: the fields contain credentials and proofs, and the
-    # body contains codes and secrets.
+    # `fields` and `body` are left out of the repr, because a repr may get into a log: `fields` contains credentials and
+    # proofs, and `body` contains codes and secrets.
     fields: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     body: bytes = attrs.field(default=b"", repr=False)
     limit: int = 64 * 1024
@@ -65,7 +65,7 @@ class SignIn:
         issuer: The authorization server, to show to the person.
     """
 
-    # Its query contains the state.
+    # The URL is not in the repr, because its query contains the state.
     url: str = attrs.field(repr=False)
     state: str = attrs.field(repr=False)
     redirect: str
@@ -84,7 +84,7 @@ class ShowCode:
 
 @attrs.frozen
 class Wait:
-    """A step that waits for some time. The outcome is None."""
+    """A step that waits for a given number of seconds. The outcome is None."""
 
     seconds: float
 

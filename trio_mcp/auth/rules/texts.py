@@ -41,7 +41,8 @@ def json_object(response: Fetched) -> dict[str, Any] | None:
     if response.headers.media_type != "application/json" and not response.headers.media_type.endswith("+json"):
         return None
     try:
-        # The code that reads a field checks its value. JSON that is nested too deeply raises RecursionError.
+        # The members' values are not validated yet, because the code that reads a member checks its value. JSON that is
+        # nested too deeply raises RecursionError.
         found = json.loads(response.body)
     except (ValueError, RecursionError):
         return None

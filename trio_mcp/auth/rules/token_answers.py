@@ -18,32 +18,35 @@ from trio_mcp.http.headers import Headers
 
 __all__ = ["Tokens", "error_code", "id_token_holds", "read_tokens", "refusal", "seconds"]
 
-# RFC 6749, appendix A.12, without the space, so that a token can be sent in a header field.
+# The pattern follows RFC 6749, appendix A.12. It has no space, so that a token can be sent in a header field.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-# Appendix A.17; a lone surrogate, which JSON may contain, could not even be sent.
+# The pattern follows RFC 6749, appendix A.17. It excludes lone surrogates, which JSON may contain, because they could
+# not even be sent.
 _TEXT = re.compile(r"[\x20-\x7e]+")
-# Every JWT begins with this, and so does every assertion and proof.
+# Every JWT begins with these characters, and every assertion and every proof is a JWT.
 _JWT: Final = "eyJ"
-# RFC 6749, appendix A.7 allows more, but all registered error codes look like this.
+# RFC 6749, appendix A.7, allows more characters, but all registered error codes match this pattern.
 _CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
-# A shorter string may be part of any word, so it does not count as a secret.
+# A string of fewer characters may be part of any word, so it does not count as a secret.
 _SHORTEST: Final = 4
-# The limit is thirty years: the expiry of a token with a longer life counts as unknown.
+# This maximum lifetime, in seconds, is about thirty years: if a token has a longer one, its expiry counts as unknown.
 _MAX_LIFETIME: Final = 1e9
-# An ID token must be valid for at least this many more seconds, so that there is time to send it to its provider.
+# An ID token must be valid for at least this many more seconds, so that there is time to send it to its provider before
+# it expires.
 _TO_SPARE: Final = 30
-# In seconds; servers allow for a few minutes at most.
+# A greater difference between the clocks, in seconds, is mentioned in the error: servers tolerate a few minutes at
+# most.
 _MAX_SKEW: Final = 120
 
 _ADVICE: Final = {
     "invalid_client": "check the client's id and its secret or key",
     "invalid_grant": "the code, token or assertion has expired, was used before, or is for another client",
-    "unauthorized_client": "allow this client the grant at the authorization server",
-    "unsupported_grant_type": "this authorization server can't be used in this way",
+    "unauthorized_client": "allow this client the grant in the authorization server's settings",
+    "unsupported_grant_type": "this authorization server does not support the grant of the request",
     "invalid_scope": "ask for scopes that the authorization server supports",
-    "invalid_target": "register the resource with the authorization server, where it is unknown",
-    "invalid_dpop_proof": "check this machine's clock, or do without DPoP",
-    "access_denied": "the person, or a rule of the authorization server, said no",
+    "invalid_target": "the authorization server does not know the resource: register it there",
+    "invalid_dpop_proof": "check this machine's clock, or pass dpop='off'",
+    "access_denied": "the person, or a policy of the authorization server, denied access",
     "expired_token": "the code was not entered in time: start again",
 }
 """The advice for the error codes of RFC 6749, 7009, 8628, 8707 and 9449."""
@@ -84,8 +87,9 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
     token = granted.get("access_token")
     if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
         raise ValueError("its response has no usable access_token")
-    given = granted.get("token_type", "Bearer")  # required, but some servers leave it out
-    # RFC 6749, section 5.1: case makes no difference. A token that is bound to a key which we never showed is useless.
+    given = granted.get("token_type", "Bearer")  # `token_type` is required, but some servers leave it out
+    # The type is not case-sensitive (RFC 6749, section 5.1). A DPoP token is useless if the request had no proof,
+    # because then the token is bound to some other key.
     kind = given.lower() if isinstance(given, str) else ""
     if kind not in ("bearer", "dpop") or (kind == "dpop" and not proven):
         raise ValueError(f"its token is of a type that was not asked for: {cleaned(given)}")
@@ -126,8 +130,8 @@ def seconds(value: object) -> float | None:
     # A bool is an int in Python, so `true` would count as one second.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # An int may be too long for a float, and then `math.isfinite` would raise; a comparison never does. NaN is neither
-    # above 0 nor below the limit.
+    # An int may be too large for a float, and then `math.isfinite` would raise an exception; a comparison never does.
+    # NaN is neither above 0 nor below the limit, so it is refused, too.
     return float(value) if 0 < value <= _MAX_LIFETIME else None
 
 
@@ -136,7 +140,8 @@ def error_code(response: Fetched) -> str | None:
 
     A server that is overloaded or broken (429, 5xx) says nothing about the grant, whatever it writes.
     """
-    # Callers drop a login for `invalid_grant`: if an outage could cause that, everyone would have to sign in again.
+    # Callers drop a login after `invalid_grant`. If an outage could look like that, everyone would have to sign in
+    # again.
     if response.status == 429 or response.status >= 500:
         return None
     code = (json_object(response) or {}).get("error")
@@ -160,16 +165,16 @@ def refusal(
         response: The response.
         now: The current time, to detect a wrong clock.
         secrets: Strings that must not be shown, though the server may repeat them.
-        advice: Advice that is more specific than that for the error code, or an empty string.
+        advice: Advice that replaces the usual advice for the error code; an empty string replaces nothing.
     """
-    # Assertions and proofs differ in each request, so `secrets` has none of them: they are recognized by their
-    # beginning.
+    # `secrets` contains no assertions and proofs, because each request has new ones. They are recognized by how they
+    # begin.
     hidden = [_JWT, *(text for text in secrets if len(text) >= _SHORTEST)]
     code = error_code(response)
-    # The server chooses the code, too, and may repeat in it the very secret that it refuses.
+    # The server chooses the error code as well, and may repeat in it the very secret that it refuses.
     if code and any(secret in code for secret in hidden):
         code = None
-    problem = f"the server responded with {response.status}"
+    problem = f"the server responded with status {response.status}"
     if 300 <= response.status < 400:
         problem += ", a redirection, which is not followed with credentials"
     elif code is None:
@@ -191,7 +196,7 @@ def _description(response: Fetched, hidden: Iterable[str]) -> str:
 
 def _skew(headers: Headers, now: float) -> str:
     """Return a remark if this machine's clock and the server's differ by minutes; otherwise an empty string."""
-    # Proofs and assertions are often refused because of differing clocks, and no error code says so.
+    # Proofs and assertions are often refused because the clocks differ, but no error code says so.
     ahead = clock_ahead(headers, now)
     if abs(ahead) <= _MAX_SKEW:
         return ""
@@ -205,7 +210,7 @@ def _text(value: object) -> str | None:
 def _scopes(value: object) -> frozenset[str] | None:
     if isinstance(value, str):
         value = value.split()
-    # Some servers send a list.
+    # Some servers send a list instead of a string.
     if not isinstance(value, list) or not value or not all(isinstance(scope, str) for scope in value):
         return None
     return read_scopes(" ".join(value)) or None

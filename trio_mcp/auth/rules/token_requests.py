@@ -41,7 +41,8 @@ ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
 ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-# A server may echo the values of these parameters, and no error may show them.
+# A server may echo the values of these parameters in its error description, but the values must not get into an
+# exception.
 _SECRET: Final = frozenset({
     "assertion", "code", "code_verifier", "device_code", "refresh_token", "subject_token", "token",
 })  # fmt: skip
@@ -85,7 +86,7 @@ def exchange_code(
     Raises:
         AuthorizationError: If the server grants nothing.
     """
-    # RFC 6749, section 4.1.3: the redirect URI has to be the one of the authorization request.
+    # RFC 6749, section 4.1.3: the redirect URI must be the same as in the authorization request.
     form = {"code": code, "code_verifier": verifier, "redirect_uri": redirect}
     return _ask(at, "token", "authorization_code", form, resource=resource)
 
@@ -96,10 +97,10 @@ def refresh(at: TokenEndpoint, *, refresh_token: str, resource: str | None = Non
     Of the error codes, only ``invalid_grant`` and ``invalid_client`` mean that the login has ended.
 
     Raises:
-        AuthorizationError: If the server grants nothing; its step is ``"refresh"``.
+        AuthorizationError: If the server grants nothing; the error's step is ``"refresh"``.
     """
-    # The request names no scope, and so asks for the granted ones: some servers refuse a list that differs from those
-    # by one letter.
+    # The request names no scopes, which means the granted ones: some servers refuse a list that differs from these by a
+    # single letter.
     return _ask(at, "refresh", "refresh_token", {"refresh_token": refresh_token}, resource=resource)
 
 
@@ -136,7 +137,8 @@ def token_exchange(
         resource: The resource that the token will be for.
 
     Raises:
-        AuthorizationError: If the provider refuses, or returns something else; its step is ``"token exchange"``.
+        AuthorizationError: If the provider refuses, or returns something else; the error's step is
+            ``"token exchange"``.
     """
     step = "token exchange"
     form = with_target({
@@ -148,10 +150,14 @@ def token_exchange(
     }, scopes, resource)  # fmt: skip
     answer = yield from granted(at, step, at.url, form)
     grant, kind = answer.get("access_token"), answer.get("issued_token_type")
-    # The response may have an access token of the provider instead, which must not be shown to another server.
+    # The response may contain one of the provider's own access tokens instead, which must not be sent to another
+    # server.
     if kind != ID_JAG or not isinstance(grant, str) or not grant:
-        problem = f"the identity provider returned no ID-JAG, but {cleaned(kind)}"
-        advice = "allow this client the exchange for this authorization server at the identity provider"
+        problem = f"the identity provider returned no ID-JAG, but a token of the type {cleaned(kind)}"
+        advice = (
+            "in the identity provider's settings, allow this client to exchange tokens for the MCP server's "
+            "authorization server"
+        )
         raise AuthorizationError(step, problem, issuer=at.issuer, advice=advice)
     return grant
 
@@ -166,11 +172,11 @@ def revoke(at: TokenEndpoint, *, endpoint: str, token: str, hint: str = "refresh
         hint: The kind of the token: ``"refresh_token"`` or ``"access_token"``.
 
     Raises:
-        AuthorizationError: If the server refuses; its step is ``"revocation"``.
+        AuthorizationError: If the server refuses; the error's step is ``"revocation"``.
     """
     form = {"token": token, "token_type_hint": hint}
     response = yield from post(at, "revocation", endpoint, form)
-    # RFC 7009, section 2.2: the body of a 200 means nothing.
+    # The body of a response with status 200 has no meaning (RFC 7009, section 2.2).
     if response.status != 200:
         raise _refused(at, "revocation", response, form)
 
@@ -195,7 +201,7 @@ def to_login(
     return Login(
         resource=resource,
         issuer=at.issuer,
-        # A workload names no client.
+        # A workload has no client id, so an empty one is stored.
         client=at.client or ClientRecord("", "given"),
         token_endpoint=at.url,
         access_token=tokens.access_token,
@@ -206,8 +212,8 @@ def to_login(
         scopes=tokens.scopes or frozenset(asked) or None,
         asked=frozenset(asked),
         revocation_endpoint=revocation_endpoint,
-        # The key is kept with a bearer token, too: the refresh token of a public client is bound to it (RFC 9449,
-        # section 5).
+        # The DPoP key is kept even if the access token is a bearer token, because the refresh token of a public client
+        # is bound to the key (RFC 9449, section 5).
         dpop_key=at.prover.key if at.prover else None,
         id_token=tokens.id_token,
     )
@@ -238,9 +244,9 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
     Raises:
         AuthorizationError: If the client lacks the secret or the key by which it proves who it is.
     """
-    # Two requests are the limit: a server could demand another nonce each time.
+    # At most two requests are sent, because a server could demand another nonce each time.
     for last in (False, True):
-        # The credentials are made for each request: an assertion or a proof can be used only once.
+        # Each request gets new credentials, because an assertion or a proof can be used only once.
         fields, proof_of_client = _authenticate(at, step)
         fields |= {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
         nonce = None
@@ -253,7 +259,7 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
             break
         # Every response may bring a new nonce, even one that grants tokens (RFC 9449, section 8.2).
         at.prover.learn(url, response.headers, resource=False)
-        # Another request is pointless if the nonce is the one that was refused.
+        # Another request is pointless if the server has sent no nonce other than the one that it refused.
         if last or error_code(response) != "use_dpop_nonce" or at.prover.nonce(url, resource=False) == nonce:
             break
     return response
@@ -273,7 +279,7 @@ def granted(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> 
     """
     response = yield from post(at, step, url, form)
     answer = json_object(response)
-    # Some servers refuse with status 200.
+    # Some servers refuse a request with status 200 and an error in the body.
     if response.status != 200 or (answer is not None and "error" in answer):
         raise _refused(at, step, response, form)
     if answer is None:
@@ -305,7 +311,8 @@ def to_tokens(at: TokenEndpoint, step: str, answer: Mapping[str, Any], asked_at:
         tokens = read_tokens(answer, asked_at, proven=at.prover is not None)
     except ValueError as exc:
         raise AuthorizationError(step, str(exc), issuer=at.issuer) from None
-    # Unless DPoP is required, servers may grant a plain token in spite of a proof, and it is used as such.
+    # Unless DPoP is required, a server may grant a bearer token in spite of a proof, and the token is used as a bearer
+    # token.
     if at.require_dpop and tokens.token_type != "DPoP":
         problem = "DPoP is required, but the server granted a token that is bound to no key"
         raise AuthorizationError(step, problem, issuer=at.issuer, advice="allow such tokens: dpop='auto'")
@@ -315,7 +322,7 @@ def to_tokens(at: TokenEndpoint, step: str, answer: Mapping[str, Any], asked_at:
 def with_target(form: Mapping[str, str], scopes: Collection[str], resource: str | None) -> dict[str, str]:
     """Return a form with the parameters ``scope`` and ``resource`` added, if there are scopes and a resource."""
     scope = {"scope": join_scopes(scopes)} if scopes else {}
-    # The resource is never normalized: the server compares it with the text that it published.
+    # The resource is never normalized, because the server compares it with the text that it published.
     return {**form, **scope, **({} if resource is None else {"resource": resource})}
 
 
@@ -335,8 +342,8 @@ def _authenticate(at: TokenEndpoint, step: str) -> tuple[dict[str, str], dict[st
         raise AuthorizationError(step, f"the client {client.id!r} has no secret", issuer=at.issuer)
     if client.method == "client_secret_post":
         return {}, {"client_id": client.id, "client_secret": client.secret}
-    # The client_id is not in the body: some servers count it as a second method, and RFC 6749, section 2.3, allows only
-    # one.
+    # The client_id is not in the body: some servers count it as a second authentication method, and RFC 6749, section
+    # 2.3, allows only one.
     return {"Authorization": f"Basic {basic_pair(client.id, client.secret)}"}, {}
 
 
@@ -351,7 +358,7 @@ def _refused(at: TokenEndpoint, step: str, response: Fetched, form: Mapping[str,
     hidden = [value for name, value in form.items() if name in _SECRET]
     advice = ""
     if client is not None and client.secret is not None:
-        # The secret is hidden in each form in which it was sent, as the server may repeat any of them.
+        # The secret is hidden in every form in which it may have been sent, because the server may repeat any of them.
         hidden += client.secret, quote_plus(client.secret), basic_pair(client.id, client.secret)
         if client.secret_expires_at is not None and client.secret_expires_at <= now:
             advice = f"the secret of the client {client.id!r} has expired; get a new one"

@@ -29,7 +29,8 @@ __all__ = [
     "without_query",
 ]
 
-# Only visible ASCII without the backslash is allowed: browsers and libraries disagree about the meaning of the rest.
+# Only visible ASCII without the backslash is allowed: browsers and libraries disagree about the meaning of all other
+# characters.
 _VISIBLE = re.compile(r"[!-\[\]-~]+")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?")
 # An escape in the host, such as `id%2Eexample.com`, is not allowed: not all programs decode it, so the host that is
@@ -37,7 +38,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*
 _AUTHORITY = re.compile(r"(?:([A-Za-z0-9._\-]+)|\[([0-9A-Fa-f:.]+)\])(?::([0-9]{1,5}))?")
 _DOTS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 
-# The URL of a WebSocket counts as the HTTP URL of the same server.
+# A WebSocket URL is treated as the HTTP URL of the same server.
 _PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 _PLAIN: Final = {"https": "https", "wss": "https", "http": "http", "ws": "http"}
 
@@ -85,9 +86,9 @@ def take_apart(url: str) -> Parts:
         raise ValueError("contains characters that a URL can't have")
     found = _URL.fullmatch(url)
     if found is None or found[1].lower() not in _PORTS:
-        raise ValueError("is not a URL of https or http")
+        raise ValueError("is not an https or http URL")
     scheme, authority, path, query, fragment = found.groups()
-    # `https://id.example.com@evil.example/` looks like one host and leads to the other.
+    # `https://id.example.com@evil.example/` looks as if it led to id.example.com, but it leads to evil.example.
     if "@" in authority:
         raise ValueError("contains a user name or a password")
     # Neither endpoints (RFC 6749, section 3.1) nor resources (RFC 8707, section 2) may have a fragment, not even "#".
@@ -101,7 +102,7 @@ def take_apart(url: str) -> Parts:
     if not 0 < number < 65536:
         raise ValueError("has no valid port")
     try:
-        # One spelling for each address, since origins are compared as strings.
+        # Every address gets the same spelling, because origins are compared as strings.
         host = name.lower() if name else ipaddress.IPv6Address(literal).compressed
     except ValueError:
         raise ValueError("has no valid host") from None
@@ -157,12 +158,13 @@ def covers(resource: str, server: str, *, parent: bool = True) -> bool:
         whole, part = take_apart(resource), take_apart(server)
     except ValueError:
         return False
-    # Dot segments are resolved later, so a path with them may lead out of the segments that are compared here.
+    # A path with dot segments may lead somewhere else once they are resolved, so comparing its segments would prove
+    # nothing.
     if whole.origin != part.origin or whole.dotted or part.dotted:
         return False
     above, below = whole.path.removesuffix("/"), part.path.removesuffix("/")
     if above == below:
-        # Another query may mean another tenant.
+        # If the resource has a query, the server's must be the same: another query may mean another tenant.
         return whole.query in ("", part.query)
     # The slash is compared, too: `/mc` is not a parent of `/mcp`.
     return parent and not whole.query and below.startswith(above + "/")
@@ -178,7 +180,7 @@ def same_issuer(advertised: str, published: str) -> bool:
 
 
 def _literal(host: str) -> Reach | None:
-    # This is None for a name, and for the spellings of an address that only resolvers accept (`0x7f.1`).
+    # The result is None for a name, and for spellings of an address that only resolvers accept (`0x7f.1`).
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -188,17 +190,20 @@ def _literal(host: str) -> Reach | None:
 
 def _hosts(names: Iterable[str]) -> frozenset[str]:
     if isinstance(names, str):
-        raise TypeError(f"hosts must be a list of names; write [{names!r}]")
+        raise TypeError(f"hosts must be a list of host names; write [{names!r}]")
     return frozenset(map(_host, names))
 
 
 def _host(name: str) -> str:
-    # Names are stored as `take_apart` spells hosts: a URL, a port, or an address in another spelling would never match.
+    # Names are stored in the spelling that `take_apart` uses for hosts. An entry with a scheme or a port is refused,
+    # because it would never match.
     try:
         return ipaddress.IPv6Address(name).compressed
     except ValueError:
         if not name or set(name) & set("/:@ "):
-            raise ValueError(f"hosts must be names of hosts, such as 'id.corp.example'; got {name!r}") from None
+            raise ValueError(
+                f"each entry in hosts must be a host name, such as 'id.corp.example'; got {name!r}"
+            ) from None
     return name.lower()
 
 
@@ -235,17 +240,19 @@ class UrlPolicy:
             parts = take_apart(url)
         except ValueError as exc:
             raise AuthorizationError(step, f"the URL {shown(url)} {exc}") from None
-        # `take_apart` allows WebSockets for the MCP server's own URL, but a peer must not name one.
+        # `take_apart` accepts WebSocket URLs, because the MCP server's own URL may be one; but a peer must not name
+        # one.
         if not url.lower().startswith("http"):
-            raise AuthorizationError(step, f"the URL {shown(url)} is not a URL of https or http")
-        # This comes before the trusted hosts: no one has a reason to trust a cloud's metadata service.
+            raise AuthorizationError(step, f"the URL {shown(url)} is not an https or http URL")
+        # This check comes before the one for trusted hosts: no one has a reason to trust a cloud provider's metadata
+        # service.
         if _literal(parts.host) is Reach.NEVER:
             raise AuthorizationError(step, f"the URL {shown(url)} leads to an address that is never allowed")
         if parts.host in self.hosts:
             return
         near = _is_loopback(parts.host)
-        # A server elsewhere must not reach services that listen only on this machine. Names that resolve to loopback
-        # are refused later, by `check_address`.
+        # An MCP server on another machine must not make the client connect to services that listen only on this
+        # machine. Names that resolve to loopback are refused later, by `check_address`.
         if near and not is_loopback(server):
             problem = f"the URL {shown(url)} leads to this machine, but the MCP server is elsewhere"
         elif parts.scheme == "http" and not near:
@@ -260,7 +267,8 @@ class UrlPolicy:
         Args:
             url: The URL.
             address: The address, without brackets.
-            near: The addresses of the MCP server's host. The most public one decides: a server could add a private one.
+            near: The addresses of the MCP server's host. Only the most public one counts, because a server could add a
+                private address of its own.
             step: The purpose of the URL.
 
         Raises:

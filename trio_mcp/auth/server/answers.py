@@ -1,4 +1,4 @@
-"""The refusals of a protected server, with their challenges."""
+"""The responses by which a protected server refuses requests, with their challenges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from trio_mcp.http.rules.statuses import Refusal, refuse
 
 __all__ = ["Refusals"]
 
-# All refused tokens get the same text: details would help those who forge tokens. The log has them.
+# The response to every refused token has the same text, because details would help those who forge tokens. The details
+# are in the log.
 _TOKEN_REFUSED = "the access token is not valid here, or no longer valid"
 
 
@@ -69,29 +70,30 @@ class Refusals:
 
     def proof(self, problem: str) -> Refusal:
         """Return the refusal of a DPoP proof; it says what is wrong, because the client itself made the proof."""
-        # The challenge is for DPoP alone: the error codes of RFC 9449 mean nothing in one for Bearer.
+        # The challenge is for DPoP alone: the error codes of RFC 9449 mean nothing in a challenge for Bearer.
         headers = self._challenges("invalid_dpop_proof", f"the DPoP proof is refused: {problem}", self.scopes, "DPoP")
         return refuse(401, f"the DPoP proof is refused: {problem}", headers=headers)
 
     def nonce(self, nonce: str) -> Refusal:
         """Return the refusal of a DPoP proof without a current nonce from this server (RFC 9449, section 9)."""
-        text = "the DPoP proof must have the nonce of the field DPoP-Nonce"
+        text = "the DPoP proof must contain the nonce from the header DPoP-Nonce"
         headers = self._challenges("use_dpop_nonce", text, self.scopes, "DPoP")
-        # A cache that stored this would hand out an expired nonce (RFC 9449, section 8.2).
+        # A cache that stored this response would hand out an expired nonce (RFC 9449, section 8.2).
         return refuse(401, text, headers=(*headers, ("DPoP-Nonce", nonce), ("Cache-Control", "no-store")))
 
     def scope(self, needed: frozenset[str]) -> Refusal:
         """Return the refusal of a request that needs more scopes; the challenge names every scope that it needs."""
         names = " ".join(sorted(needed))
-        text = f"this needs the scopes: {names}" if len(needed) > 1 else f"this needs the scope {names}"
+        text = f"the request needs the scopes: {names}" if len(needed) > 1 else f"the request needs the scope {names}"
         return refuse(403, text, headers=self._challenges("insufficient_scope", text, needed))
 
     def unavailable(self) -> Refusal:
         """Return the refusal of a token that can't be checked at the moment."""
-        # After a 401 the client would drop a token that may be good, and ask a person to sign in again.
-        text = "the access token can't be checked now: its issuer does not respond, or was just asked; try again"
+        # The status is not 401, because after a 401 the client would drop a token that may be valid, and ask a person
+        # to sign in again.
+        text = "the access token can't be checked now: its issuer is not responding, or was asked just now; try again"
         return refuse(503, text, headers=(("Retry-After", f"{RETRY:.0f}"),))
 
     def broken(self) -> Refusal:
         """Return the refusal of a token that could not be checked because of an error in this server."""
-        return refuse(500, "the access token can't be checked: this server has an error, which is in its log")
+        return refuse(500, "the access token can't be checked: this server has an error, which its log describes")

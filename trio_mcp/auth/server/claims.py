@@ -18,11 +18,11 @@ MAX_TIME = 1e12
 """The latest time that a claim may contain, in seconds: some 30,000 years from now (arbitrary)."""
 
 MAX_AUDIENCES = 50
-"""The most audiences of a token that are looked at (arbitrary)."""
+"""The maximum number of audiences of a token that are compared in canonical form (arbitrary)."""
 
 
 class InvalidToken(TrioMcpError):
-    """A token is refused: raised by a function that checks tokens. The reason goes to the log, not to the client.
+    """The refusal of a token, raised by a function that checks tokens. The reason goes to the log, not to the client.
 
     Attributes:
         reason: Why the token is refused, without quoting it.
@@ -117,10 +117,10 @@ class Demands:
             InvalidToken: If one of the claims is wrong.
         """
         # A slash at the end may differ, as the issuer's own spelling is unknown until its metadata has been fetched.
-        # The verifier compares exactly after that.
+        # After that, the verifier compares the issuers exactly.
         if not any(slashless(claims.issuer) == slashless(issuer) for issuer in self.issuers):
-            raise InvalidToken("it is from another issuer")
-        # Audiences are first compared as they are: they need not be URLs, and other names are case-sensitive.
+            raise InvalidToken("its issuer is not one that this server accepts")
+        # Audiences are first compared unchanged: they need not be URLs, and names that are not URLs are case-sensitive.
         if self.audiences.isdisjoint(claims.audience) and not self._is_meant(claims.audience):
             raise InvalidToken("it is for another server: its audience does not name this one")
         now = self.clock()
@@ -129,17 +129,19 @@ class Demands:
             raise InvalidToken("it has expired")
         for moment in (claims.not_before, claims.issued_at):
             if moment is not None and not moment <= now + LEEWAY:
-                raise TooEarly(f"it is not valid for another {moment - now:.0f} s: is the clock of this machine right?")
+                raise TooEarly(f"it becomes valid only in {moment - now:.0f} s: is the clock of this machine right?")
 
     def _is_meant(self, audience: tuple[str, ...]) -> bool:
-        # Scheme and host may be written in capitals (2026-07-28 basic/authorization, Canonical Server URI).
-        # Only the first audiences are looked at: no signature has been checked yet, so anyone may have sent them.
+        # Scheme and host may be written in capitals (2026-07-28 basic/authorization, Canonical Server URI). Only the
+        # first audiences are compared in this way: the signature may not have been checked yet, so anyone could send a
+        # token with very many.
         return not self.audiences.isdisjoint(map(canonical, audience[:MAX_AUDIENCES]))
 
 
 def slashless(issuer: str) -> str:
     """Return an issuer without the slash at its end, if it has one."""
-    # With or without the slash, the metadata URL is the same (RFC 8414, section 3.1); exact comparisons come later.
+    # With or without the slash, the metadata URL is the same (RFC 8414, section 3.1); the issuers are compared exactly
+    # later.
     return issuer.removesuffix("/")
 
 
@@ -162,7 +164,7 @@ def claims_of(values: Mapping[str, Any], issuer: str | None = None) -> Claims:
     Raises:
         InvalidToken: If a required claim is missing, or a claim is of the wrong type.
     """
-    # `client_id` is RFC 9068's; OpenID Connect says `azp`, Okta `cid`, and Entra in its older tokens `appid`.
+    # RFC 9068 calls this claim `client_id`, OpenID Connect `azp`, Okta `cid`, and Entra, in its older tokens, `appid`.
     texts = (_text(values, name) for name in ("client_id", "azp", "cid", "appid"))
     client_id = next(filter(None, texts), None)
     return Claims(
@@ -170,7 +172,7 @@ def claims_of(values: Mapping[str, Any], issuer: str | None = None) -> Claims:
         # An introspection response may lack `sub` (RFC 7662, section 2.2); a JWT must have it (RFC 9068, section 2.2).
         _text(values, "sub") or (client_id if issuer else None) or _missing("sub"),
         _list(values, "aud") or _missing("aud"),
-        # A token without `exp` would be valid forever.
+        # `exp` is required, because a token without it would be valid forever.
         _number(values, "exp") or _missing("exp"),
         client_id,
         # Large providers call this claim `scp`, and some send a list.
@@ -223,5 +225,5 @@ def _thumbprint(values: Mapping[str, Any]) -> str | None:
     # A token with an unknown binding must not count as unbound (RFC 7800, section 3.1).
     key = bound.get("jkt") if isinstance(bound, dict) else None
     if not isinstance(key, str) or not key:
-        raise InvalidToken("it is bound by something other than DPoP (its claim 'cnf' has no 'jkt')")
+        raise InvalidToken("it is bound to something other than a DPoP key (its claim 'cnf' has no 'jkt')")
     return key

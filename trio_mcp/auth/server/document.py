@@ -18,7 +18,7 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 FIELDS: Final = (
     (b"content-type", b"application/json"),
-    # The metadata is public, and pages in a browser look it up, too.
+    # The metadata is public, so pages of any origin may read it in a browser.
     (b"access-control-allow-origin", b"*"),
     (b"cache-control", b"public, max-age=300"),
 )
@@ -42,10 +42,10 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
         parts = check_url(url, ("https", "http"))
     except ValueError as exc:
         raise ValueError(f"{name}: {exc}") from None
-    # `urlsplit` does not distinguish an empty fragment from a missing one.
+    # `urlsplit` does not distinguish an empty fragment from a missing one, so the URL is searched for "#".
     if parts.fragment or "#" in url or "@" in parts.netloc or (parts.query and not query):
         raise ValueError(
-            f"{name} must be a URL without a user name, {'' if query else 'query, '}and fragment, got {url!r}"
+            f"{name} must be a URL without a user name{'' if query else ', query'} or fragment, got {url!r}"
         )
     if parts.scheme == "http" and not is_loopback(url):
         raise ValueError(f"{name} must begin with https://, got {url!r}: tokens would be sent in the clear")
@@ -54,15 +54,16 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
 
 def metadata_url(resource: str) -> str:
     """Return the URL of a resource's metadata (RFC 9728, section 3.1)."""
-    # The URL is made from the configured one, never from `Host` or `Forwarded`: these may be a proxy's, or made up by
-    # a client.
+    # The URL is made from the configured one, never from `Host` or `Forwarded`: a proxy may have set these, or a client
+    # may have made them up.
     parts = urlsplit(resource)
     return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path.rstrip('/')}"
 
 
 def written(document: Mapping[str, Any]) -> bytes:
     """Return the metadata as JSON, without members that are empty or false."""
-    # RFC 9728, section 3.2, forbids empty lists. A flag that is false is left out, too, which means the same.
+    # RFC 9728, section 3.2, forbids empty lists. A flag that is false is left out, too, because a missing flag means
+    # false.
     return json.dumps({name: value for name, value in document.items() if value}).encode()
 
 
@@ -86,7 +87,8 @@ class MetadataApp:
         if scope["type"] != "http":
             raise RuntimeError(f"this application serves HTTP, not {scope['type']}")
         path: str = scope["path"]
-        # ASGI's `path` includes `root_path`, but some servers and frameworks strip it.
+        # ASGI's `path` includes `root_path`, but some servers and frameworks strip `root_path`, so the path is also
+        # tried with `root_path` put before it.
         body = self._document(path) or self._document(scope.get("root_path", "") + path)
         method = scope["method"]
         if body is None:

@@ -26,7 +26,7 @@ from trio_mcp.auth.server.keys import RETRY, Unavailable, metadata_of
 __all__ = ["IntrospectionVerifier"]
 
 MAX_INTROSPECTIONS: Final = 64
-"""How many tokens the issuer is asked about at once (arbitrary): clients that send garbage must not flood it."""
+"""How many tokens the issuer is asked about at once (arbitrary): the garbage of clients must not flood the issuer."""
 MAX_REFUSED: Final = 1_000
 """How many tokens are remembered because the issuer refused them or is being asked about them (arbitrary)."""
 REFUSED_FOR: Final = 10.0
@@ -48,7 +48,7 @@ class IntrospectionVerifier:
 
     def __init__(self, client_id: str, secret: str, *, endpoint: str | None = None) -> None:
         check_text("client_id", client_id)
-        if not isinstance(secret, str) or not secret:  # its value is never shown
+        if not isinstance(secret, str) or not secret:  # the message must not show the value
             raise (ValueError if isinstance(secret, str) else TypeError)("secret must be a non-empty string")
         if endpoint is not None:
             checked_url("endpoint", endpoint, query=True)
@@ -66,7 +66,7 @@ class IntrospectionVerifier:
             ValueError: If there is more than one issuer: a token does not say which one to ask.
         """
         if len(setting.issuers) > 1:
-            raise ValueError("IntrospectionVerifier is for one issuer: a token does not say whom to ask")
+            raise ValueError("IntrospectionVerifier is for one issuer: a token does not say which issuer to ask")
         async with background_nursery() as nursery:
             yield _Questions(setting, self._endpoint, self._question, nursery).verify
 
@@ -114,7 +114,7 @@ class _Questions:
         answer = question.answer
         if isinstance(answer, Claims):
             return answer
-        # Each task gets a copy: a traceback grows each time that an exception is raised.
+        # Each task raises its own copy, because an exception's traceback grows each time that it is raised.
         if isinstance(answer, InvalidToken):
             raise InvalidToken(answer.reason)
         raise Unavailable(str(answer))
@@ -122,13 +122,14 @@ class _Questions:
     def _begun(self, token: str, digest: bytes) -> _Question:
         self._asked.pop(digest, None)
         if len(self._asked) >= MAX_REFUSED:
-            # Only a settled question may be dropped: tasks wait for the others.
+            # Only a question that has been answered may be dropped, because tasks are waiting for the others.
             oldest = next((each for each, asked in self._asked.items() if asked.done.is_set()), None)
             if oldest is None:
                 raise Unavailable(f"{self._issuer} is already being asked about {MAX_REFUSED} tokens")
             del self._asked[oldest]
         question = _Question()
-        # A separate task asks: the first task to wait may leave while others still wait.
+        # A separate task asks the issuer, because the first task that waits for the answer may be cancelled while
+        # others are still waiting.
         self._nursery.start_soon(self._ask, token, digest, question, name="introspection")
         return question
 
@@ -140,10 +141,10 @@ class _Questions:
             question.answer = exc
             # Only refusals are kept: after a failure, the next request with the token may ask again.
             question.until = self._setting.clock() + REFUSED_FOR
-        except Exception as exc:  # `fetch` may be a function of the program
-            question.answer = Unavailable(f"{self._issuer} can't be asked about a token: {exc}")
+        except Exception as exc:  # `fetch` may be the program's own function
+            question.answer = Unavailable(f"asking {self._issuer} about a token failed: {exc}")
         finally:
-            # `ResourceServer` remembers good tokens.
+            # Only a refusal is kept: accepted tokens are remembered by `ResourceServer`, and failures by no one.
             if question.until == math.inf:
                 del self._asked[digest]
             question.done.set()
@@ -157,8 +158,8 @@ class _Questions:
             if response.status != 200:
                 raise Unavailable(f"{endpoint} responded with HTTP {response.status}")
         except Exception:
-            # The endpoint may have moved, so the next question looks for it again, but not for every token on which the
-            # issuer fails: anyone can make those up.
+            # The endpoint may have moved, so the next question looks it up again. This happens at most once in `RETRY`
+            # seconds, because anyone can make up tokens on which the issuer fails.
             if self._may_look:
                 self._endpoint = self._given
             raise
@@ -180,7 +181,7 @@ class _Questions:
 
     @property
     def _may_look(self) -> bool:
-        # If the clock was set back, the next search must not have to wait until it has caught up.
+        # Without `abs`, a clock that was set back would delay the next search until it had caught up.
         return abs(self._setting.clock() - self._looked_at) > RETRY
 
     async def _looked_up(self, fetch: FetchFunction) -> tuple[str, str]:
@@ -199,15 +200,16 @@ def _claims(body: bytes, issuer: str) -> Claims:
         values = from_json(body)
     except ValueError:
         values = None
-    # Only a boolean will do: the string "false" would count as true.
+    # `active` must be a boolean, because the string "false" would count as true.
     if not isinstance(values, dict) or not isinstance(values.get("active"), bool):
-        raise Unavailable(f"the response of {issuer} is not an introspection response")
+        raise Unavailable(f"the response from {issuer} is not an introspection response")
     if not values["active"]:
         raise InvalidToken("its issuer says that it is not active")
     claims = claims_of(values, issuer)
-    # The key of such a token can't be checked, and as a bearer token it would work for a thief as well.
+    # The issuer does not name the key that this DPoP token is bound to, so a proof can't be checked. If the token were
+    # accepted as a bearer token, a thief could use it as well.
     if claims.key is None and str(values.get("token_type")).lower() == "dpop":
         raise InvalidToken("it is bound to a key that its issuer does not name")
     if claims.issuer != issuer:
-        raise InvalidToken("it is from another issuer")
+        raise InvalidToken("it is from a different issuer than the one that was asked")
     return claims

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ALGORITHMS", "Jws", "import_key", "is_signed_by", "read_jws", "suits"]
 
-# RFC 7518, section 3.1, RFC 8037 and RFC 9864 say which key an algorithm needs. Existing tokens still say EdDSA, about
-# which joserfc warns; the algorithm is the same as Ed25519.
+# RFC 7518, section 3.1, RFC 8037 and RFC 9864 say which kind of key an algorithm needs. Many tokens still name EdDSA,
+# but joserfc warns about that name, so it is given the name Ed25519, which means the same algorithm.
 ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
     **{f"{kind}{bits}": ("RSA", None, f"{kind}{bits}") for kind in ("RS", "PS") for bits in (256, 384, 512)},
     **{f"ES{bits}": ("EC", f"P-{curve}", f"ES{bits}") for bits, curve in ((256, 256), (384, 384), (512, 521))},
@@ -31,12 +31,14 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
 }
 """For each algorithm: the type of the key, its curve if it has one, and joserfc's name for the algorithm."""
 
-# There is no padding, blank or line break (RFC 7515, section 2). An empty third part would mean no signature.
+# Padding, spaces and line breaks are not allowed (RFC 7515, section 2). Nor is an empty third part, which would mean
+# that there is no signature.
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){2}")
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _RSA_BITS: Final = (2048, 8192)
-"""The fewest and the most bits of an RSA key. The upper limit is arbitrary: each bit makes checks slower."""
-# Nearly all keys have the exponent 65537, of 17 bits. The maker of a key chooses it, and each bit makes checks slower.
+"""The minimum and the maximum size of an RSA key, in bits. The maximum is arbitrary: each bit makes checks slower."""
+# Nearly all keys have the exponent 65537, which has 17 bits. The exponent is limited, because the maker of a key
+# chooses it, and each bit makes checks slower.
 _RSA_EXPONENT_BITS: Final = 32
 
 
@@ -66,12 +68,12 @@ def read_jws(token: str) -> Jws:
     """
     if not _COMPACT.fullmatch(token):
         raise InvalidToken("it is not a signed JWT (three parts in Base64url)")
-    # The signature covers these characters as they came, not the JSON that they encode.
+    # The signature covers the characters of the first two parts as they came, not the JSON that they encode.
     signed, _, signature = token.rpartition(".")
     first, _, payload = signed.partition(".")
     header = _object(first)
-    # Every critical parameter is unknown here, so it must be refused (RFC 7515, section 4.1.11); `b64` changes the
-    # signed text (RFC 7797).
+    # This module knows no critical parameter, so a token with any must be refused (RFC 7515, section 4.1.11). `b64`
+    # would change the signed text (RFC 7797).
     for name in ("crit", "b64"):
         if name in header:
             raise InvalidToken(f"its header has {name!r}, which is not supported")
@@ -80,7 +82,8 @@ def read_jws(token: str) -> Jws:
 
 def _decoded(part: str) -> bytes:
     try:
-        # This skips characters that are not Base64. In tokens, a pattern has refused them; joserfc reads keys again.
+        # `a2b_base64` skips characters that are not Base64, which does no harm: `_COMPACT` has refused them in tokens,
+        # and joserfc reads keys again.
         return binascii.a2b_base64(part.encode("ascii").translate(_STANDARD) + b"=" * (-len(part) % 4))
     except ValueError:
         raise InvalidToken("a part of it is not Base64url") from None
@@ -88,7 +91,7 @@ def _decoded(part: str) -> bytes:
 
 def _object(part: str) -> dict[str, Any]:
     try:
-        # Peer data stays out of pydantic's string cache.
+        # Strings from a peer must not fill pydantic's string cache.
         value = from_json(_decoded(part), cache_strings=False)
     except ValueError:
         raise InvalidToken("a part of it is not JSON") from None
@@ -113,7 +116,7 @@ def is_signed_by(token: Jws, key: Key, algorithm: str) -> bool:
     """Return whether a token was signed with a key; the key must suit the algorithm."""
     from joserfc.jws import JWSRegistry
 
-    # The algorithm is called directly: joserfc would parse the token again.
+    # The algorithm is called directly, because joserfc's own function for tokens would parse the token again.
     return JWSRegistry.algorithms[ALGORITHMS[algorithm][2]].verify(token.signed, token.signature, key)
 
 
@@ -121,7 +124,7 @@ def import_key(jwk: Any) -> Key:
     """Make a key from a public JWK.
 
     Raises:
-        ValueError: If it is not a public key with which signatures can be checked here.
+        ValueError: If the JWK is not a public key with which this module can check signatures.
     """
     from joserfc.jwk import JWKRegistry
 
@@ -138,18 +141,19 @@ def import_key(jwk: Any) -> Key:
     try:
         key = JWKRegistry.import_key(jwk)
         key.public_key  # noqa: B018 - the key is parsed only now
-    # Each layer of cryptography reports a bad key with its own exception.
+    # joserfc and the libraries that it uses report a bad key with exceptions of different types.
     except Exception as exc:
         raise ValueError(f"it can't be read ({type(exc).__name__})") from None
     return key
 
 
 def _check_rsa(jwk: dict[str, Any]) -> None:
-    # This comes before joserfc, which would warn about a weak key: a peer must not cause warnings.
+    # This check comes before joserfc reads the key, because joserfc would warn about a weak key, and a peer must not be
+    # able to cause warnings.
     try:
         modulus, exponent = (int.from_bytes(_decoded(jwk[name])).bit_length() for name in ("n", "e"))
     except (KeyError, AttributeError, ValueError, InvalidToken):
         raise ValueError("it can't be read") from None
     least, most = _RSA_BITS
     if not least <= modulus <= most or exponent > _RSA_EXPONENT_BITS:
-        raise ValueError(f"it is an RSA key with fewer than {least} bits, or more than {most}, or a large exponent")
+        raise ValueError(f"it is an RSA key with fewer than {least} or more than {most} bits, or with a large exponent")

@@ -19,11 +19,12 @@ from trio_mcp.auth.server.keys import IssuerKeys, KeySet
 
 __all__ = ["JwtVerifier"]
 
-# RFC 9068, section 2.1, and the types that issuers sent before it. A token of another type may have the same signer,
-# but another purpose: a proof, an assertion for a token endpoint, a logout.
+# The types are those of RFC 9068, section 2.1, and those that issuers used before that RFC. A token of another type may
+# have the same signer but another purpose: it may be a proof, an assertion for a token endpoint, or a logout token.
 _TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt", "application/jwt"})
 _ACCESS_TOKEN: Final = frozenset({"at+jwt", "application/at+jwt"})
-# OpenID Connect Core, sections 2 and 3.3.2.11; Back-Channel Logout, section 2.4.
+# These claims are for ID tokens (OpenID Connect Core, sections 2 and 3.3.2.11) and logout tokens (Back-Channel Logout,
+# section 2.4).
 _NOT_IN_ACCESS_TOKENS: Final = ("nonce", "at_hash", "c_hash", "s_hash", "events")
 # Large providers name the kind of a token in these claims: `typ` is Keycloak's, `token_use` Cognito's.
 _OTHER_KINDS: Final = {"typ": ("ID", "Refresh", "Offline", "Logout"), "token_use": ("id",)}
@@ -62,7 +63,7 @@ class JwtVerifier:
                 raise TypeError(f"keys must be a JWKS (a dict) or the URL of one, got {type(keys).__name__}")
             self._keys = KeySet(dict(keys))
             if not self._keys:
-                raise ValueError("keys has no public key that can check signatures")
+                raise ValueError("keys contains no public key that can check signatures")
 
     @contextlib.asynccontextmanager
     async def opened(self, setting: Demands) -> AsyncIterator[Verify]:
@@ -75,7 +76,7 @@ class JwtVerifier:
             ValueError: If keys are given for more than one issuer: each could sign tokens in the name of the others.
         """
         if len(setting.issuers) > 1 and (self._keys or self._url):
-            raise ValueError("JwtVerifier(keys=…) is for one issuer; leave it out if the server has several")
+            raise ValueError("JwtVerifier(keys=…) is for one issuer; leave out keys if the server has several issuers")
         async with background_nursery() as nursery:
             issuers = {
                 slashless(issuer): IssuerKeys(issuer, self._url, partial(setting.fetch, issuer), setting.clock, nursery)
@@ -97,7 +98,7 @@ class _Check:
         jws = read_jws(token)
         algorithm = self._check_header(jws)
         claims = claims_of(jws.claims)
-        # This check comes before anything is fetched or computed for the token.
+        # The claims are checked before anything is fetched or computed for the token.
         self._setting.check(claims)
         kid = jws.header.get("kid")
         if kid is not None and not isinstance(kid, str):
@@ -106,25 +107,27 @@ class _Check:
         if self._given is not None:
             keys = self._given.find(kid, algorithm)
         else:
-            # This may wait for the issuer, so everything that needs no keys was checked before.
+            # The search for keys may wait for the issuer, so everything that needs no keys has been checked before.
             fits = partial(is_signed_by, jws, algorithm=algorithm)
             keys = await issuer.find(kid, algorithm, claims.issued_at, fits)
-        # This comes after the search for keys, which has read the metadata, and with it the issuer's own spelling.
+        # The issuer is compared after the search for keys, because the search reads the metadata, which has the
+        # issuer's own spelling.
         if claims.issuer != issuer.issuer:
             raise InvalidToken(f"its issuer differs from {issuer.issuer!r} by the slash at the end")
-        # Keys of one set may share a name (RFC 7517, section 4.5).
+        # Several keys of one set may have the same `kid` (RFC 7517, section 4.5), so each is tried.
         if not any(is_signed_by(jws, key, algorithm) for key in keys):
             raise InvalidToken("its signature is wrong")
         return claims
 
     def _check_header(self, jws: Jws) -> str:
-        # `typ` may be missing (RFC 7519, section 5.1).
+        # `typ` may be missing (RFC 7519, section 5.1); the token then counts as a plain JWT.
         algorithm, kind = jws.header.get("alg"), jws.header.get("typ", "JWT")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise InvalidToken("its algorithm is not accepted")
         if not isinstance(kind, str) or kind.lower() not in _TYPES:
             raise InvalidToken("it is not an access token: its 'typ' is neither at+jwt nor JWT")
-        # `at+jwt` is always an access token. A plain JWT may be an ID token, signed with the same keys.
+        # A token of type `at+jwt` is always an access token, but a plain JWT may be an ID token that is signed with the
+        # same keys.
         if kind.lower() not in _ACCESS_TOKEN:
             for name in _NOT_IN_ACCESS_TOKENS:
                 if name in jws.claims:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["IssuerKeys", "KeySet", "NotYet", "Unavailable", "metadata_of"]
 
 FRESH: Final = 600.0
-"""How long keys are used before they are fetched again, in seconds (arbitrary, like the other limits here)."""
+"""How long keys are used before they are fetched again, in seconds (arbitrary, like this module's other limits)."""
 STALE: Final = 3600.0
 """How long keys are used if they can't be fetched again, in seconds: a withdrawn key must not be used forever."""
 RETRY: Final = 10.0
-"""The shortest time between two fetches, in seconds, whatever tokens arrive: anyone can make up the id of a key."""
+"""The minimum time between two fetches, in seconds, whatever tokens arrive: anyone can make up the id of a key."""
 BEHIND: Final = 300.0
 """How many seconds out of date fetched keys may be: issuers use caches, and clocks differ."""
 MAX_KEYS: Final = 100
@@ -45,7 +45,7 @@ class NotYet(Unavailable):
 
 
 class KeySet:
-    """The keys of a JWKS that can be used here.
+    """The keys of a JWKS that can be used to check tokens.
 
     Args:
         document: The JWKS (RFC 7517, section 5).
@@ -57,16 +57,16 @@ class KeySet:
     def __init__(self, document: Any) -> None:
         listed = document.get("keys") if isinstance(document, dict) else None
         if not isinstance(listed, list):
-            raise ValueError("it is not a JWKS: a JSON object with a list of keys")
+            raise ValueError("the key set is not a JWKS: expected a JSON object with a list named 'keys'")
         if len(listed) > MAX_KEYS:
-            raise ValueError(f"it has {len(listed)} keys, more than {MAX_KEYS}")
+            raise ValueError(f"the key set has {len(listed)} keys, more than {MAX_KEYS}")
         self._keys: list[Key] = []
         for jwk in listed:
             try:
                 self._keys.append(import_key(jwk))
             except ValueError as exc:
                 # One unsupported key must not make the others unusable (RFC 7517, section 5).
-                logger.debug("a key of a JWKS is left out: %s", exc)
+                logger.debug("a key of a JWKS is ignored: %s", exc)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -83,7 +83,7 @@ class KeySet:
             algorithm: The algorithm of the signature.
         """
         found = [key for key in self._keys if (kid is None or key.kid == kid) and suits(key, algorithm)]
-        # A token without a name for its key must not make us try several keys.
+        # A token that does not name its key must not make the server try several keys.
         return found if kid is not None or len(found) == 1 else ()
 
 
@@ -117,10 +117,11 @@ class IssuerKeys:
         self._clock = clock
         self._nursery = nursery
         self._keys: KeySet | None = None
-        # These are the times when the last successful fetch began, when a fetch last failed, and when any fetch last
-        # began or ended.
+        # The three times are those when the last successful fetch began, when a fetch last failed, and when any fetch
+        # last began or ended.
         self._fetched_at = self._failed_at = self._asked_at = -float("inf")
-        # These count the fetches that have begun, and name the last one that succeeded.
+        # `_begun` is the number of fetches that have begun; `_succeeded` is the number of the last fetch that
+        # succeeded.
         self._begun = self._succeeded = 0
         self._problem = ""
         self._under_way: trio.Event | None = None
@@ -145,7 +146,7 @@ class IssuerKeys:
         age = self._clock() - self._fetched_at
         if age > STALE:
             await self._renew()
-        # No task waits for this fetch: the present keys are good enough until the new ones have come.
+        # No task waits for this fetch: the present keys are good enough until the new ones have arrived.
         elif age > FRESH:
             self._start()
         if (keys := self._keys) is None or self._clock() - self._fetched_at > STALE:
@@ -154,7 +155,7 @@ class IssuerKeys:
         def lacks_it(keys: KeySet) -> bool:
             if kid is not None:
                 return not keys.knows(kid)
-            # Without a name there is at most one key to try, and the issuer may have replaced it.
+            # If the token does not name its key, there is at most one key to try, and the issuer may have replaced it.
             only = keys.find(None, algorithm)
             return bool(only) and not any(map(fits, only))
 
@@ -162,25 +163,26 @@ class IssuerKeys:
             await self._renew()
             keys = self._keys or keys
             if lacks_it(keys) and not self._is_settled(seen, issued_at):
-                # The issuer may have begun to sign with a new key since the last fetch. A client with such a token must
-                # not have to sign in again because garbage has used up the fetch that would find the key.
+                # The issuer may have begun to sign with a new key since the last fetch. A client with a token signed by
+                # that key must not have to sign in again because made-up tokens have used up the fetch that would have
+                # found the key.
                 if self._failed_at > self._fetched_at:
                     raise Unavailable(self._problem)
                 raise NotYet(
-                    f"an access token can't be checked yet: it has no known key, and the keys of {self._configured} "
+                    f"an access token can't be checked yet: its key is unknown, and the keys of {self._configured} "
                     f"were fetched less than {RETRY:.0f} s ago"
                 )
         if not (found := keys.find(kid, algorithm)):
-            raise InvalidToken("its issuer has no such key")
+            raise InvalidToken("its issuer has no key that fits the token's header")
         return found
 
     def _is_settled(self, seen: int, issued_at: float | None) -> bool:
         """Return whether a key that was not found can't be a new one.
 
         Args:
-            seen: How many fetches had begun when its token came.
-            issued_at: The time at which the token claims to have been issued; a token that lies is only refused in
-                another way.
+            seen: How many fetches had begun when the token came.
+            issued_at: The time at which the token claims to have been issued; if this time is false, the token is
+                refused all the same, but with another reason.
         """
         return self._succeeded > seen or (issued_at is not None and issued_at + BEHIND < self._fetched_at)
 
@@ -191,7 +193,7 @@ class IssuerKeys:
 
     def _start(self) -> None:
         now = self._clock()
-        # If the clock was set back, the next fetch must not have to wait until it has caught up.
+        # Without `abs`, a clock that was set back would delay the next fetch until it had caught up.
         if self._under_way is None and abs(now - self._asked_at) > RETRY:
             self._asked_at = now
             self._begun += 1
@@ -202,8 +204,8 @@ class IssuerKeys:
         try:
             self._keys = await self._fetched()
             self._fetched_at, self._succeeded = self._asked_at, self._begun
-        except Exception as exc:  # `fetch` may be a function of the program
-            # The keys may have moved: look for them again.
+        except Exception as exc:  # `fetch` may be the program's own function
+            # The keys may have moved, so the next fetch looks up their URL again.
             self._url = self._given
             self._failed_at = self._clock()
             self._problem = f"the keys of {self._configured} can't be fetched: {exc}"
@@ -227,7 +229,7 @@ class IssuerKeys:
         self._compare_clocks(response)
         keys = KeySet(from_json(response.body))
         if not keys:
-            raise ValueError("none of them can check signatures")
+            raise ValueError("the key set has no key that can check signatures")
         return keys
 
     def _compare_clocks(self, response: Fetched) -> None:
@@ -247,5 +249,6 @@ async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServerM
     Raises:
         AuthorizationError: If no metadata is found, or the metadata belongs to another issuer.
     """
-    # The issuer was configured here, so it takes the place of the server that the program trusts.
+    # The program has configured the issuer, and so trusts it: for the URL policy, the issuer takes the place of the MCP
+    # server.
     return await drive(find_server(issuer, UrlPolicy(), issuer), fetch)

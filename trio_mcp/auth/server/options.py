@@ -1,4 +1,4 @@
-"""Further arguments of a `ResourceServer`, and their checks."""
+"""Declares the further arguments of a `ResourceServer`, and checks them."""
 
 import time
 from collections.abc import Callable, Collection
@@ -31,7 +31,7 @@ def _check_nonces(name: str, value: Any) -> None:
     if not isinstance(value, (bool, bytes)):
         raise TypeError(f"{name} must be True, False or bytes, got {type(value).__name__}")
     if isinstance(value, bytes) and len(value) < 32:
-        raise ValueError(f"{name} must be a secret of at least 32 bytes, got {len(value)}")
+        raise ValueError(f"{name} must be a secret of at least 32 bytes, got {len(value)} bytes")
 
 
 def _check_page(name: str, value: Any) -> None:

@@ -27,15 +27,15 @@ PROOF_ALGORITHMS: Final = ("ES256", "ES384", "EdDSA", "Ed25519", "RS256", "PS256
 """The algorithms accepted for proofs, the preferred one first."""
 
 PROOF_WINDOW: Final = 300.0
-"""The greatest difference allowed between the time in a proof and ours, in seconds (the DPoP extension of MCP)."""
+"""The maximum difference between the time in a proof and our clock, in seconds (the DPoP extension of MCP)."""
 NONCE_LIFE: Final = 300.0
-"""How long a nonce is accepted, in seconds (arbitrary); after half of that time, clients are given a new one."""
+"""How long a nonce is accepted, in seconds (arbitrary); after half of that time, clients are given a new nonce."""
 MAX_PROOFS: Final = 100_000
 """How many proofs are remembered (arbitrary); they take some 20 MB."""
 MAX_PROVERS: Final = 1_000
 """How many keys of clients are kept in parsed form (arbitrary)."""
 MAX_PROOF: Final = 8 * 1024
-"""The longest proof that is read, in characters (arbitrary): a proof with an RSA key of 4096 bits has some 2000."""
+"""The maximum length of a proof, in characters (arbitrary): one with an RSA key of 4096 bits has some 2000."""
 
 
 class InvalidProof(Exception):
@@ -75,19 +75,20 @@ class Proofs:
         self._secret = nonces if isinstance(nonces, bytes) else secrets.token_bytes(32)
         self._clock = clock
         self._provers: OrderedDict[str, _Prover] = OrderedDict()
-        # These sets contain digests. The older set is dropped when the newer one has grown for the life of a proof.
+        # `_seen` and `_seen_before` contain digests of the proofs. Once `_seen` has been filled for the lifetime of a
+        # proof, it replaces `_seen_before`.
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
         self._turned_at = clock()
-        # These are in milliseconds, as in nonces: the time of the last nonce given, and the time when proofs were last
-        # forgotten, up to which nonces are refused.
+        # These times are in milliseconds, as in nonces: the time of the last nonce given, and the time when proofs were
+        # last forgotten, up to which nonces are refused.
         self._given_at = self._forgot_at = 0
 
     def check(self, proof: str, *, method: str, path: str, token_hash: str, key: str) -> str | None:
         """Check the proof that came with a token, as RFC 9449, section 4.3, requires, and remember it.
 
         Args:
-            proof: The value of the field ``DPoP``, which was sent once.
+            proof: The value of the field ``DPoP``; the caller has checked that there is only one.
             method: The HTTP method of the request.
             path: The path of the request, decoded.
             token_hash: The SHA-256 of the token in Base64url.
@@ -102,8 +103,8 @@ class Proofs:
         """
         if len(proof) > MAX_PROOF:
             raise InvalidProof(f"it is longer than {MAX_PROOF} characters")
-        # Reading a key and its thumbprint takes longer than checking a signature with it: without this memory a proof
-        # takes 364 µs instead of 136 (measured).
+        # Parsing a key and computing its thumbprint takes longer than checking a signature: without this cache, a check
+        # takes 364 µs instead of 136 µs (measured).
         head = proof.partition(".")[0]
         known = self._provers.get(head)
         try:
@@ -124,11 +125,13 @@ class Proofs:
         if not is_signed_by(jws, prover.key, prover.algorithm):
             raise InvalidProof("its signature is wrong")
         if known is None:
-            # The key is kept only now: a bad proof must leave nothing behind.
+            # The key is kept only now that the signature has been checked, because a bad proof must leave nothing
+            # behind.
             if len(self._provers) >= MAX_PROVERS:
                 self._provers.popitem(last=False)
             self._provers[head] = prover
-        # A proof that is refused for its nonce is not remembered.
+        # The nonce is checked before the proof is remembered, so a proof that is refused because of its nonce may be
+        # sent again.
         renewed = self._check_nonce(claims.get("nonce"))
         # Remembering the text of the proof would not be enough: the last Base64 character has unused bits, and an ECDSA
         # signature can be turned into another valid one. The key is included, since independent clients may choose the
@@ -138,17 +141,20 @@ class Proofs:
 
     def nonce(self) -> str:
         """Return a new nonce: the time, signed, so that nonces need not be remembered."""
-        # A new nonce is later than everything that was forgotten, even in the same millisecond.
+        # The time of a new nonce is later than the time when proofs were last forgotten, even if both are in the same
+        # millisecond.
         self._given_at = max(int(self._clock() * 1000), self._forgot_at + 1)
         stamp = struct.pack(">Q", self._given_at)
         return base64.urlsafe_b64encode(stamp + self._tag(stamp)).decode()
 
     def _tag(self, stamp: bytes) -> bytes:
-        # 128 bits can't be guessed. With the time, a nonce has 24 bytes, which Base64 writes without padding.
+        # A tag of 128 bits can't be guessed. Together with the time, it makes a nonce of 24 bytes, which Base64 encodes
+        # without padding.
         return hmac.digest(self._secret, stamp, "sha256")[:16]
 
     def _check_target(self, htu: str, path: str) -> None:
-        # Behind a proxy the path of the request may differ from the one that the client knows.
+        # Behind a proxy, the path of the request may differ from the one that the client knows, so both paths are
+        # accepted.
         try:
             if (target := plain_url(htu)) == self._target or target == plain_url(self._origin + quote(path)):
                 return
@@ -158,15 +164,18 @@ class Proofs:
 
     def _check_time(self, issued_at: Any) -> None:
         if not is_time(issued_at):
-            raise InvalidProof("it has no 'iat' that is a time")
+            raise InvalidProof("its 'iat' is missing, or is not a time")
         ahead = issued_at - self._clock()
         if abs(ahead) > PROOF_WINDOW:
-            raise InvalidProof(f"its time differs from ours by {ahead:.0f} s: is the clock right?")
+            raise InvalidProof(
+                f"its 'iat' is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this server's clock: is the"
+                " client's clock right?"
+            )
 
     def _check_nonce(self, nonce: object) -> str | None:
         now = self._clock()
-        # After this time, all forgotten proofs have expired: a proof from a clock that is ahead is valid for twice the
-        # window.
+        # After twice the window, all forgotten proofs have expired: a proof is valid for that long if the client's
+        # clock is ahead.
         if not self._always and now > self._forgot_at / 1000 + 2 * PROOF_WINDOW:
             return None
         try:
@@ -182,12 +191,12 @@ class Proofs:
         return self.nonce() if age > NONCE_LIFE / 2 else None
 
     def _remember(self, name: str) -> None:
-        # A digest is remembered, since the client chooses how long a `jti` is.
+        # Only a digest is remembered, because the client chooses how long a `jti` is.
         digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
         now = self._clock()
         if now - self._turned_at > 2 * PROOF_WINDOW:
-            # Everything in `_seen` came within `2 * PROOF_WINDOW` of the last turn, so after twice that all of it has
-            # expired.
+            # All proofs in `_seen` came within `2 * PROOF_WINDOW` after `_turned_at`, so after twice that time all of
+            # them have expired.
             self._seen_before = self._seen if now - self._turned_at < 4 * PROOF_WINDOW else set()
             self._seen, self._turned_at = set(), now
         if digest in self._seen or digest in self._seen_before:
@@ -195,7 +204,8 @@ class Proofs:
         self._seen.add(digest)
         if len(self._seen) >= MAX_PROOFS:
             self._seen, self._seen_before = set(), set()
-            # A nonce of this very millisecond was given before this moment, too.
+            # Even a nonce that was given in this very millisecond is refused from now on, because it was given before
+            # the proofs were forgotten.
             self._forgot_at = max(int(now * 1000), self._given_at)
 
 
@@ -221,7 +231,7 @@ def _text(claims: dict[str, Any], name: str) -> str:
     return value
 
 
-# RFC 3986, section 2.3.
+# The pattern matches the escapes of unreserved characters (RFC 3986, section 2.3).
 _UNRESERVED = re.compile(r"%(2[DE]|5F|7E|3[0-9]|[46][1-9A-F]|[57][0-9A])", re.IGNORECASE)
 _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 

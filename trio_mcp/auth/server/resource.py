@@ -38,11 +38,11 @@ from trio_mcp.principal import SCOPE, Principal
 __all__ = ["ResourceServer", "Verifier"]
 
 MAX_TOKEN: Final = 16 * 1024
-"""The longest Authorization field that is read, in characters (arbitrary)."""
+"""The maximum length of an Authorization field, in characters (arbitrary)."""
 MAX_TOKENS: Final = 10_000
-"""The most verified tokens that are remembered (arbitrary)."""
+"""The maximum number of verified tokens that are remembered (arbitrary)."""
 
-# RFC 6750, section 2.1.
+# The pattern is the syntax of a token in RFC 6750, section 2.1.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
@@ -54,7 +54,7 @@ class Verifier(Protocol):
 
 
 class ResourceServer:
-    """The protection of a server: only requests with an access token that was issued for the server get in.
+    """The protection of a server: only requests with an access token that was issued for the server are accepted.
 
     Pass it as ``auth=`` when you serve the server over HTTP. The audience of each token is always checked.
 
@@ -105,7 +105,8 @@ class ResourceServer:
         self._verifier: Verifier = _verifier(verifier)
         self._setting = Demands(
             _issuers(issuers),
-            # A name is accepted as it is, since an audience need not be a URL, and in its canonical form if it is one.
+            # Each name is accepted unchanged, because an audience need not be a URL; a name that is a URL is accepted
+            # in its canonical form as well.
             frozenset(map(canonical, (resource, *audiences))) | {resource, *audiences},
             fetch=(lambda issuer: Fetcher(issuer).flow()) if fetch is None else lambda issuer: fetch,
             clock=self.clock,
@@ -118,8 +119,8 @@ class ResourceServer:
             {
                 "resource": resource,
                 "authorization_servers": list(self._setting.issuers),
-                # The scopes of single tools are left out: without a challenge, clients request all that are listed
-                # here.
+                # Scopes that only some tools need are left out, because without a challenge clients request every scope
+                # in `scopes_supported`.
                 "scopes_supported": sorted(self.scopes),
                 "bearer_methods_supported": ["header"],
                 "dpop_signing_alg_values_supported": algorithms,
@@ -128,7 +129,7 @@ class ResourceServer:
                 "resource_documentation": given["documentation"],
             }
         )
-        # The document is at the root, too: not every client appends the path of the server.
+        # The document is served at the root, too, because not every client appends the path of the server's URL.
         below = self.metadata.partition(WELL_KNOWN)[2]
         self._documents = MappingProxyType({WELL_KNOWN: document, WELL_KNOWN + below: document})
 
@@ -195,7 +196,7 @@ class _Guard:
     _proofs: Proofs | None
     _bearer: bool
     _remember: float
-    # The keys of this dict are hashes, so that even a dump of the memory has no token.
+    # The keys of this dict are hashes, so that even a memory dump shows no tokens.
     _tokens: OrderedDict[bytes, _Known] = attrs.field(factory=OrderedDict, init=False)
     _warned_at: float = attrs.field(default=-float("inf"), init=False)
 
@@ -208,7 +209,8 @@ class _Guard:
         known = self._tokens.get(digest)
         if known is None or known.until <= self._setting.clock():
             known = None
-        # A known token has the right form, so a call with it costs next to nothing.
+        # The form of a token that is remembered was checked before, so it is checked again only if there is a query,
+        # which may contain another token.
         if known is None or request.scope.get("query_string"):
             if (refusal := self._misformed(request, field, scheme, token)) is not None:
                 return refusal
@@ -222,16 +224,19 @@ class _Guard:
 
     def _misformed(self, request: HttpRequest, field: str, scheme: str, token: str) -> Refusal | None:
         """Return the refusal of credentials that are malformed or in the wrong place; None if they are neither."""
-        # A token in the URL is refused even beside a good one: logs and histories contain URLs (RFC 6750, section 5.3).
+        # A token in the URL is refused even if there is a valid one in the header: logs and histories contain URLs (RFC
+        # 6750, section 5.3).
         if _has_token(request.scope.get("query_string", b"")):
-            return self._answers.malformed("an access token must be in the field Authorization, never in the URL")
+            return self._answers.malformed("an access token must be sent in the Authorization header, never in the URL")
         if request.headers.count("authorization") > 1:
-            return self._answers.malformed("there must be only one field Authorization")
+            return self._answers.malformed("the request must contain only one Authorization header")
         if scheme not in ("bearer", "dpop"):
             # A request with another scheme has no token, and gets the same response as one without credentials.
             return self._answers.nothing()
         if len(field) > MAX_TOKEN or not _TOKEN.fullmatch(token):
-            return self._answers.malformed(f"the field Authorization must have one token, of {MAX_TOKEN} bytes at most")
+            return self._answers.malformed(
+                f"the Authorization header must contain one token of at most {MAX_TOKEN} bytes"
+            )
         if scheme == "dpop" and self._proofs is None:
             return self._answers.token("Bearer")
         if scheme == "bearer" and not self._bearer:
@@ -239,16 +244,18 @@ class _Guard:
         return None
 
     def _proved(self, request: HttpRequest, scheme: str, known: _Known) -> Identified | Refusal:
-        # A proof adds nothing to a token that is bound to no key: a thief can make a key, too.
+        # If a token is not bound to a key, a proof adds nothing: a thief could make a key and a proof, too.
         if known.key is None:
-            logger.info("an access token is refused: it is not bound to a key, and came with another scheme")
+            logger.info(
+                "an access token was refused: it is not bound to a key, so it can be accepted only as a bearer token"
+            )
             return self._answers.token("Bearer" if self._bearer else None)
         # RFC 9449, section 7.2: a bound token must not pass as a bearer token, or a thief would leave the proof out.
         if scheme != "dpop" or self._proofs is None:
-            logger.info("an access token is refused: it is bound to a key, and came without DPoP")
+            logger.info("an access token was refused: it is bound to a key, so it can be accepted only with DPoP")
             return self._answers.token("DPoP" if self._proofs else None)
         if request.headers.count("dpop") != 1:
-            return self._answers.proof("there must be one field DPoP")
+            return self._answers.proof("the request must contain exactly one DPoP header")
         proof = request.headers.get("dpop")
         assert proof is not None
         try:
@@ -273,8 +280,9 @@ class _Guard:
         try:
             claims = await self._verify(token)
             if not isinstance(claims, Claims):
-                raise TypeError(f"a verifier must return Claims or raise InvalidToken; it returned {type(claims)}")
-            # The verifier may be a function of the program, which may not have checked issuer, audience and times.
+                raise TypeError(f"a verifier must return Claims or raise InvalidToken, got {type(claims).__name__}")
+            # The verifier may be the program's own function, which may not have checked the issuer, the audience and
+            # the times.
             self._setting.check(claims)
         except InvalidToken as exc:
             self._tell(exc)
@@ -294,18 +302,20 @@ class _Guard:
             expires_at=claims.expires_at,
         )
         hash_ = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        # A token is not remembered beyond its expiry, which is not checked again.
+        # A token is remembered no longer than until its expiry, because the expiry of a remembered token is not checked
+        # again.
         until = min(claims.expires_at + LEEWAY, self._setting.clock() + self._remember)
         known = _Known(Identified(principal), claims.key, hash_, until)
         if len(self._tokens) >= MAX_TOKENS:
-            # An `OrderedDict` does this in constant time: a dict would skip all deleted keys to find its first one.
+            # An `OrderedDict` removes its first key in constant time; a plain dict would have to skip all deleted keys
+            # to find it.
             self._tokens.popitem(last=False)
         self._tokens[digest] = known
         return known
 
     def _tell(self, problem: Exception) -> None:
-        # Anyone can send bad tokens, so they must not fill the log. But problems that only the operator can solve have
-        # to be seen.
+        # Anyone can send bad tokens, so a bad token is not worth a warning. A problem that the operator has to solve is
+        # logged as a warning, but only once a minute, so that such warnings don't fill the log.
         now = self._setting.clock()
         ours = isinstance(problem, TooEarly) or not isinstance(problem, (InvalidToken, NotYet))
         if seen := ours and now - self._warned_at > 60:
@@ -328,7 +338,7 @@ def _verifier(given: Any) -> Verifier:
     if given is None:
         return JwtVerifier()
     if isinstance(given, type):
-        raise TypeError(f"verifier must be an object: write {given.__name__}(…)")
+        raise TypeError(f"verifier must be an object, not a class: write {given.__name__}(…)")
     if hasattr(given, "opened"):
         return given  # type: ignore[no-any-return]
     check_hook("verifier", given)
@@ -345,7 +355,10 @@ def _issuers(given: Collection[str]) -> tuple[str, ...]:
 def _scopes(given: Collection[str]) -> frozenset[str]:
     for scope in checked_names("scopes", given):
         if not SCOPE.fullmatch(scope):
-            raise ValueError(f"scopes has {scope!r}, which can't be a scope: it has a space, a quote or a backslash")
+            raise ValueError(
+                f"scopes contains {scope!r}, which is not a valid scope: a scope can't contain a space, a quote or a"
+                " backslash"
+            )
     # Refresh tokens don't concern resources (2026-07-28 `basic/authorization`, section Refresh Tokens).
     if "offline_access" in given:
         raise ValueError("scopes must not include 'offline_access': it is for clients and authorization servers")
@@ -353,10 +366,10 @@ def _scopes(given: Collection[str]) -> frozenset[str]:
 
 
 def _has_token(query: bytes) -> bool:
-    # RFC 6750, section 2.3.
+    # A token in the URL has the name `access_token` (RFC 6750, section 2.3).
     try:
-        # Latin-1 has a letter for every byte, so that any query can be decoded.
+        # Latin-1 has a character for every byte, so any query can be decoded.
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=100)
     except ValueError:
-        return True  # more parameters than anyone needs
+        return True  # the query has too many parameters to look through
     return any(name.lower() == "access_token" for name, _ in pairs)

@@ -40,7 +40,7 @@ class ServerResponse(Fetched):
 
 
 class Refused(Exception):
-    """A request is refused with an OAuth error.
+    """Raised to refuse a request with an OAuth error.
 
     Args:
         error: The error code.
@@ -65,7 +65,7 @@ class Refused(Exception):
 
 def answer(status: int, body: bytes = b"", fields: Mapping[str, str] | None = None) -> ServerResponse:
     """Return a response, which must not be cached unless the fields say otherwise."""
-    # RFC 6749, section 5.1, requires this of responses with tokens.
+    # RFC 6749, section 5.1, requires `no-store` in responses that contain tokens.
     given = {"Cache-Control": "no-store", **(fields or {})}
     return ServerResponse(status, Headers(given.items()), body)
 
@@ -99,7 +99,7 @@ class Parameters:
         self._values: dict[str, str] = {}
         self.resources: tuple[str, ...] = ()
         for name, value in pairs:
-            # RFC 8707, section 2: the one parameter that may be repeated.
+            # `resource` is the only parameter that may be repeated (RFC 8707, section 2).
             if name == "resource":
                 self.resources += (value,)
             elif name in self._values:

@@ -52,7 +52,8 @@ async def respond(
     given = handle(Fetch("", scope["method"], url, Headers(scope["headers"]).as_dict(), body))
     async with trio.open_nursery() as nursery:
         if given.ending in ("silent", "endless"):
-            # Neither ends by itself: without this task, the response would go on after the client has left.
+            # A silent or endless response never ends by itself, so without this task it would go on after the client
+            # has left.
             nursery.start_soon(_until_left, receive, nursery.cancel_scope)
         if given.ending != "silent":
             await _answer(given, send)
@@ -71,7 +72,7 @@ async def _answer(given: ServerResponse, send: SendCallable) -> None:
             await send({"type": "http.response.body", "body": (given.body or b" ") * 100, "more_body": True})
     fields.append((b"content-length", str(len(given.body)).encode()))
     if given.ending == "cut":
-        # This is less than Content-Length announces, which shows the client that the connection broke.
+        # The body is shorter than Content-Length announces, which shows the client that the connection broke.
         await _send(send, given.status, fields, given.body[: len(given.body) // 2], more=True)
         return
     await _send(send, given.status, fields, given.body)
@@ -89,7 +90,7 @@ async def served(app: Any, host: str, port: int) -> AsyncIterator[str]:
     """Serve an application for the duration of a block, and yield its origin."""
     async with background_nursery() as nursery:
 
-        async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
+        async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - task_status is passed on
             await serve_asgi(app, settings_at(host, port), runner="h11", task_status=task_status)
 
         urls: list[str] = await start(nursery, serve)

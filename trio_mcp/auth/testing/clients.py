@@ -32,7 +32,7 @@ GRANTS = (
     "urn:ietf:params:oauth:grant-type:token-exchange",
 )
 
-# These are the recommendations of the draft on client ID metadata documents.
+# The draft on client ID metadata documents recommends these values.
 LONGEST_DOCUMENT = 5 * 1024
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -47,14 +47,18 @@ def check_redirects(urls: object) -> tuple[str, ...]:
     """Check the redirect URIs of a client that registers.
 
     Raises:
-        Refused: If a URI has a fragment, no scheme, or http beyond loopback; a scheme of the client's own is allowed.
+        Refused: If they are not a non-empty list of strings, or a URI has a fragment, has no scheme, or uses http for a
+            host that is not loopback; private-use schemes are allowed.
     """
     if not isinstance(urls, list) or not urls or not all(isinstance(url, str) for url in urls):
         raise Refused("invalid_redirect_uri", "redirect_uris is not a list of URLs")
     for url in urls:
         parts = urlsplit(url)
         if parts.fragment or not parts.scheme or (parts.scheme == "http" and not is_loopback(url)):
-            raise Refused("invalid_redirect_uri", "a redirect URI needs a scheme and no fragment; http is for loopback")
+            raise Refused(
+                "invalid_redirect_uri",
+                "a redirect URI must have a scheme and no fragment, and may use http only for a loopback host",
+            )
     return tuple(urls)
 
 
@@ -95,14 +99,17 @@ class Clients:
             return known
         parts = urlsplit(client)
         if self._settings["documents"] is None or parts.scheme != "https" or parts.path in ("", "/"):
-            raise Refused(error, "the client is not known here", 401)
+            raise Refused(error, "this authorization server does not know the client", 401)
         return self._of_document(client, self._settings["documents"](client))
 
     def _of_document(self, url: str, body: bytes) -> KnownClient:
         document = read_object(body, "invalid_client") if len(body) <= LONGEST_DOCUMENT else {}
-        # 2025-11-25: the document has to name its own URL, and the client.
+        # 2025-11-25 requires the document to contain its own URL and the client's name.
         if document.get("client_id") != url or not document.get("client_name"):
-            raise Refused("invalid_client", "the client's metadata is too long, names another client, or lacks a name")
+            raise Refused(
+                "invalid_client",
+                "the client's metadata document is too long, its client_id is not its URL, or client_name is missing",
+            )
         return _from_metadata(url, document)
 
     def register(self, body: bytes) -> ServerResponse:
@@ -139,8 +146,10 @@ class Clients:
         # RFC 6749, section 2.3: a client must not use more than one method in a request.
         used = [method for method, is_used in ways.items() if is_used]
         if len(used) > 1:
-            raise Refused("invalid_request", f"more than one way to authenticate the client: {', '.join(used)}")
-        # RFC 6749, section 5.2: a client that has tried the field Authorization gets a challenge.
+            raise Refused(
+                "invalid_request", f"the request authenticates the client in more than one way: {', '.join(used)}"
+            )
+        # RFC 6749, section 5.2: a client that is refused after it sent the header Authorization gets a challenge.
         challenge = {"WWW-Authenticate": "Basic"} if authorization is not None else {}
         method, given, secret = _credentials(authorization, parameters)
         client = self.find(given)
@@ -150,18 +159,23 @@ class Clients:
         # A public client has no secret and sends none, so both are empty.
         same = hmac.compare_digest((client.secret or "").encode(), secret.encode())
         if method != client.method or not same or late or parameters.get("client_id") not in (None, client.id):
-            raise Refused("invalid_client", "that is not how this client proves who it is", 401, challenge)
+            raise Refused(
+                "invalid_client", "the client did not authenticate itself with its registered method", 401, challenge
+            )
         return client
 
     def _check_assertion(self, client: KnownClient, parameters: Parameters, endpoint: str) -> None:
         if parameters["client_assertion_type"] != ASSERTION or client.jwks is None:
-            raise Refused("invalid_client", "the client has no keys here, or the assertion is of another type", 401)
+            raise Refused(
+                "invalid_client", "the client has registered no keys, or client_assertion_type is not supported", 401
+            )
         _, claims = verified(parameters["client_assertion"], client.jwks, "invalid_client")
         check_times(claims, self._settings["clock"](), "invalid_client")
-        # RFC 7523 names the token endpoint as the audience, and its update the issuer; clients of both kinds exist.
+        # RFC 7523 says that the audience is the token endpoint, and the update of RFC 7523 says that it is the issuer;
+        # some clients follow the one, some the other.
         allowed = {self._settings["issuer"], endpoint}
         if claims.get("iss") != client.id or claims.get("sub") != client.id or allowed.isdisjoint(audiences(claims)):
-            raise Refused("invalid_client", "iss, sub or aud of the assertion is wrong", 401)
+            raise Refused("invalid_client", "the iss, sub or aud of the assertion is wrong", 401)
         if not self._assertions.use(claims.get("jti"), 3600):
             raise Refused("invalid_client", "the assertion was used before, or has no jti", 401)
 
@@ -175,8 +189,13 @@ def _credentials(authorization: str | None, parameters: Parameters) -> tuple[str
         except ValueError:
             scheme = ""
         if scheme.lower() != "basic":
-            raise Refused("invalid_client", "the Authorization header is not Basic", 401, {"WWW-Authenticate": "Basic"})
-        return "client_secret_basic", unquote_plus(given), unquote_plus(secret)  # RFC 6749, section 2.3.1
+            raise Refused(
+                "invalid_client",
+                "the Authorization header does not contain valid Basic credentials",
+                401,
+                {"WWW-Authenticate": "Basic"},
+            )
+        return "client_secret_basic", unquote_plus(given), unquote_plus(secret)  # form-encoded (RFC 6749, 2.3.1)
     if (assertion := parameters.get("client_assertion")) is not None:
         given = parameters.get("client_id") or _subject(assertion)
         return "private_key_jwt", given, ""
@@ -206,7 +225,7 @@ def _from_metadata(client: str, metadata: Mapping[str, Any]) -> KnownClient:
     (method,) = _names([method], METHODS, "token_endpoint_auth_method")
     redirects = check_redirects(metadata.get("redirect_uris")) if "authorization_code" in grants else ()
     kind = metadata.get("application_type")
-    # 2026-07-28: with a redirect URI on loopback, a client is "native".
+    # 2026-07-28 requires a client with a redirect URI on loopback to be "native".
     if kind not in (None, "web", "native") or (kind == "web" and any(map(is_loopback, redirects))):
         raise Refused("invalid_client_metadata", "application_type is unknown, or is web with a loopback redirect URI")
     jwks = metadata.get("jwks")
@@ -215,5 +234,8 @@ def _from_metadata(client: str, metadata: Mapping[str, Any]) -> KnownClient:
 
 def _names(given: object, known: Collection[str], what: str) -> list[str]:
     if not isinstance(given, list) or not all(isinstance(name, str) and name in known for name in given):
-        raise Refused("invalid_client_metadata", f"{what} contains something that is not supported here")
+        raise Refused(
+            "invalid_client_metadata",
+            f"{what} contains an unsupported value; the supported values are {', '.join(known)}",
+        )
     return given

@@ -34,8 +34,8 @@ def read_scopes(
     Args:
         parameters: The parameters of the request.
         settings: The settings of the server.
-        allowed: The scopes that may be requested; None for all of the server's, in which case those of OpenID are
-            granted only if they are named.
+        allowed: The scopes that may be requested; None for all scopes of the server, in which case those of OpenID are
+            granted only if the request names them.
 
     Raises:
         Refused: If a requested scope is not allowed.
@@ -45,7 +45,7 @@ def read_scopes(
     if text is None:
         return known if allowed is not None else known - {"offline_access", "openid"}
     if not (scopes := frozenset(text.split(" "))) <= known:
-        raise Refused("invalid_scope", "one of the scopes is not available here")
+        raise Refused("invalid_scope", "one of the requested scopes is not available")
     return scopes
 
 
@@ -62,7 +62,9 @@ def check_resources(parameters: Parameters, allowed: tuple[str, ...] = ()) -> tu
     for each in parameters.resources:
         parts = urlsplit(each)
         if not parts.scheme or not parts.netloc or "#" in each or (allowed and each not in allowed):
-            raise Refused("invalid_target", "a resource is not allowed, or not an absolute URI without a fragment")
+            raise Refused(
+                "invalid_target", "a requested resource is not allowed, or is not an absolute URI without a fragment"
+            )
     return parameters.resources
 
 
@@ -115,7 +117,7 @@ class Grants:
         settings = self._settings
         jkt = None if settings["dpop"] == "off" else self._proofs.thumbprint(request, url)
         if settings["dpop"] == "require" and jkt is None:
-            raise Refused("invalid_dpop_proof", "tokens are issued for a DPoP key only")
+            raise Refused("invalid_dpop_proof", "the token request must contain a DPoP proof")
         said = grant(TokenRequest(request, url, parameters, jkt))
         return in_json(said, fields={"DPoP-Nonce": self._proofs.nonce} if jkt and settings["dpop_nonces"] else None)
 
@@ -128,10 +130,11 @@ class Grants:
     def _code(self, asked: TokenRequest) -> dict[str, Any]:
         client, parameters = self._client(asked), asked.parameters
         code = self.codes.get(parameters["code"])
-        # This comes before the code counts as used, so that another client that has seen it can't cause a revocation.
+        # This check comes before the code counts as used, so that another client that has seen the code can't cause a
+        # revocation.
         if code is None or code.family.client != client.id:
-            raise Refused("invalid_grant", "the code is unknown here, or belongs to another client")
-        if code.used:  # RFC 6749, section 4.1.2: it may have been stolen
+            raise Refused("invalid_grant", "the code is unknown, or was issued to a different client")
+        if code.used:  # the code may have been stolen (RFC 6749, section 4.1.2)
             code.family.revoked = True
             raise Refused("invalid_grant", "the code was used before")
         code.used = True
@@ -139,10 +142,14 @@ class Grants:
         if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != code.challenge:
             raise Refused("invalid_grant", "the code_verifier does not match the challenge")
         if code.expires_at <= self._settings["clock"]() or parameters.get("redirect_uri") != code.redirect:
-            raise Refused("invalid_grant", "the code has expired, or was sent to another redirect URI")
+            raise Refused(
+                "invalid_grant", "the code has expired, or redirect_uri differs from the authorization request"
+            )
         family = code.family
         if family.jkt not in (None, asked.jkt):
-            raise Refused("invalid_grant", "the code is bound to another key")
+            raise Refused(
+                "invalid_grant", "the code is bound to a DPoP key, but the request has no proof with that key"
+            )
         return self._consented(asked, client, family)
 
     def _consented(self, asked: TokenRequest, client: KnownClient, family: Family) -> dict[str, Any]:
@@ -150,7 +157,8 @@ class Grants:
         # Only the refresh tokens of public clients are bound to keys (RFC 9449, section 5).
         family.jkt = asked.jkt if client.method == "none" else None
         resources = check_resources(asked.parameters, family.resources)
-        # OpenID Connect Core, section 11: with this scope on offer, a refresh token has to be asked for.
+        # If the server offers `offline_access`, only a client that asks for it gets a refresh token (OpenID Connect
+        # Core, section 11).
         asks = "offline_access" in family.scopes or "offline_access" not in self._settings["scopes"]
         return self._tokens.issue(family, family.scopes, resources, asked.jkt, REFRESH in client.grants and asks)
 
@@ -158,11 +166,14 @@ class Grants:
         client, parameters = self._client(asked), asked.parameters
         token = parameters["refresh_token"]
         owner = self._tokens.owner(token)
-        if owner is not None:  # a refusal here leaves the token as it was
+        if owner is not None:  # a refusal before `exchange` does not use up the token
             scopes = read_scopes(parameters, self._settings, owner.scopes)
             resources = check_resources(parameters, owner.resources)
             if owner.jkt not in (None, asked.jkt):
-                raise Refused("invalid_grant", "the refresh token is bound to another key")
+                raise Refused(
+                    "invalid_grant",
+                    "the refresh token is bound to a DPoP key, but the request has no proof with that key",
+                )
         family = self._tokens.exchange(token, client)
         if family is None:
             raise Refused("invalid_grant", "the refresh token is unknown, revoked or used up")
@@ -171,7 +182,7 @@ class Grants:
     def _credentials(self, asked: TokenRequest) -> dict[str, Any]:
         client = self._client(asked)
         if client.method == "none":
-            raise Refused("unauthorized_client", "a public client has no credentials")
+            raise Refused("unauthorized_client", "a public client can't use the client_credentials grant")
         scopes, resources = read_scopes(asked.parameters, self._settings), check_resources(asked.parameters)
         return self._without_person(asked, client.id, client.id, scopes, resources)
 
@@ -185,11 +196,11 @@ class Grants:
         """Respond to a device that requests a code (RFC 8628)."""
         client = self._clients.authenticate(request, parameters, url)
         if DEVICE not in client.grants:
-            raise Refused("unauthorized_client", "the client is not registered for devices")
+            raise Refused("unauthorized_client", "the client is not registered for the device authorization grant")
         scopes = read_scopes(parameters, self._settings)
         family = Family(self._settings["user"], client.id, scopes, check_resources(parameters))
         code = secrets.token_urlsafe(32)
-        # RFC 8628, section 6.1: there are no vowels, so that no word appears by chance.
+        # The code has no vowels, so that it spells no word by chance (RFC 8628, section 6.1).
         shown = "-".join("".join(secrets.choice("BCDFGHJKLMNPQRSTVWXZ") for _ in range(4)) for _ in range(2))
         device = self.devices[code] = Device(client.id, shown, family, self._settings["clock"]() + 600)
         said = {"device_code": code, "user_code": shown, "verification_uri": page, "expires_in": 600}
@@ -200,16 +211,16 @@ class Grants:
         device = self.devices.get(asked.parameters["device_code"])
         now = self._settings["clock"]()
         if device is None or device.client != client.id or device.state == "used":
-            raise Refused("invalid_grant", "the device code is unknown here, or belongs to another client")
+            raise Refused("invalid_grant", "the device code is unknown or used up, or was issued to a different client")
         if device.expires_at <= now:
             raise Refused("expired_token", "the device code has expired")
         if device.state == "denied":
             raise Refused("access_denied", "the person has said no")
         polled, device.polled_at = device.polled_at, now
         if polled is not None and now < polled + device.interval:
-            # RFC 8628, section 3.5: the new interval is for this and all later requests.
+            # RFC 8628, section 3.5: the longer interval is for this request and all later ones.
             device.interval += 5
-            raise Refused("slow_down", "ask less often")
+            raise Refused("slow_down", "the device must poll less often")
         if device.state == "pending":
             raise Refused("authorization_pending", "the person has not answered yet")
         device.state = "used"
@@ -221,18 +232,18 @@ class Grants:
         if not isinstance(claims.get("sub"), str) or self._settings["issuer"] not in audiences(claims):
             raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
         resources = check_resources(asked.parameters)
-        # The token of a workload needs no client. An ID-JAG names the client that may present it.
+        # A workload presents its token without being a client, but an ID-JAG names the client that may present it.
         if header.get("typ") != ID_JAG_TYPE:
             client_id, allowed = claims["sub"], None
         else:
             client = self._client(asked)
             client_id = client.id
             if claims.get("client_id") != client.id or not self._assertions.use(claims.get("jti"), 3600):
-                raise Refused("invalid_grant", "the ID-JAG belongs to another client, or was used before")
-            # An ID-JAG need not have a resource; if it has one, the request can't name another.
+                raise Refused("invalid_grant", "the ID-JAG was issued to a different client, or was used before")
+            # An ID-JAG need not name a resource, but if it does, the request must not name another one.
             if (given := claims.get("resource")) is not None:
                 if resources not in ((), (given,)):
-                    raise Refused("invalid_target", "the ID-JAG is for another resource")
+                    raise Refused("invalid_target", "the ID-JAG is for a resource other than the requested one")
                 resources = (given,)
             allowed = frozenset(str(claims["scope"]).split(" ")) if claims.get("scope") else None
         scopes = read_scopes(asked.parameters, self._settings, allowed)
@@ -244,23 +255,23 @@ class Grants:
                 header, claims = verified(assertion, keys, "invalid_grant")
             except Refused:
                 continue
-            # An assertion of an issuer is accepted only with a signature by that issuer's keys.
+            # An assertion is accepted only if it is signed with the keys of the very issuer that it names.
             if claims.get("iss") == issuer:
                 check_times(claims, self._settings["clock"](), "invalid_grant")
                 return header, claims
-        raise Refused("invalid_grant", "the assertion is not from an issuer that is trusted here")
+        raise Refused("invalid_grant", "the assertion is not a valid JWT from a trusted issuer")
 
     def _exchange(self, asked: TokenRequest) -> dict[str, Any]:
         """Exchange an ID token for an ID-JAG for another server; any other exchange is refused (RFC 8693)."""
         client, parameters = self._client(asked), asked.parameters
         if parameters["requested_token_type"] != ID_JAG or parameters["subject_token_type"] != ID_TOKEN:
-            raise Refused("invalid_request", "only an ID token is exchanged, and only for an ID-JAG")
+            raise Refused("invalid_request", "only an ID token can be exchanged, and only for an ID-JAG")
         header, said = verified(parameters["subject_token"], self._keys, "invalid_grant")
         now = int(self._settings["clock"]())
         check_times(said, now, "invalid_grant")
-        # The same keys sign access tokens and ID-JAGs: only the type distinguishes them from ID tokens.
+        # Access tokens and ID-JAGs are signed with the same keys as ID tokens, so only the type tells them apart.
         if header.get("typ") != "JWT" or client.id not in audiences(said):
-            raise Refused("invalid_grant", "that is not an ID token, or it is for another client")
+            raise Refused("invalid_grant", "the subject_token is not an ID token, or was issued to a different client")
         claims: dict[str, Any] = {"iss": self._settings["issuer"], "sub": said["sub"], "aud": parameters["audience"]}
         claims |= {"client_id": client.id, "jti": secrets.token_urlsafe(16), "iat": now, "exp": now + 300}
         if resources := check_resources(parameters):

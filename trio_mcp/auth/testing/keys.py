@@ -1,4 +1,4 @@
-"""The server's own keys, the JWTs that it signs, and those that it receives."""
+"""The authorization server's own keys, the JWTs that the server signs, and the JWTs that it receives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALGORITHMS = ("ES256", "PS256", "RS256", "Ed25519")
 """The algorithms that clients and other issuers may sign with."""
 
 PROOF_AGE = 300
-"""Seconds by which the time in a DPoP proof may differ from the server's (RFC 9449, section 11.1)."""
+"""The maximum difference between the time in a DPoP proof and our clock, in seconds (RFC 9449, section 11.1)."""
 
 
 class Keys:
@@ -76,8 +76,8 @@ def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[di
 
     jwks = keys.published() if isinstance(keys, Keys) else keys
     try:
-        # The accepted algorithms are listed here: the header could say `none`, or use a public key as the secret of an
-        # HMAC.
+        # The accepted algorithms must be given, because the header could say `none`, or have a public key used as the
+        # secret of an HMAC.
         found = jwt.decode(token, jwk.KeySet.import_key_set(cast(Any, jwks)), list(ALGORITHMS))
     except (JoseError, ValueError) as problem:
         raise Refused(error, f"the JWT is not valid: {type(problem).__name__}") from None
@@ -85,7 +85,7 @@ def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[di
 
 
 class Once:
-    """A memory of values that may each be used only once within some time."""
+    """A memory of values that may each be used only once in a given period."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -94,7 +94,8 @@ class Once:
     def use(self, value: object, seconds: float) -> bool:
         """Return whether this is the first use of a value, and if so, remember the value for some seconds."""
         now = self._clock()
-        # Expired values are not removed each time: that would mean a look at all of them for each new value.
+        # Expired values are removed only when there are many values: otherwise, every new value would cause a search
+        # through all of them.
         if len(self._until) > 1000:
             self._until = {each: until for each, until in self._until.items() if until > now}
         if not isinstance(value, str) or self._until.get(value, 0) > now:
@@ -162,7 +163,9 @@ class ReceivedProofs:
             found = jws.deserialize_compact(proof, cast(Any, key), ["ES256"])
             claims = json.loads(found.payload)
         except (JoseError, ValueError, KeyError, TypeError):
-            raise Refused("invalid_dpop_proof", "the DPoP proof is not a JWT signed by the key in it") from None
+            raise Refused(
+                "invalid_dpop_proof", "the DPoP proof is not a JWT signed with the key in its header"
+            ) from None
         ath = token and base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).rstrip(b"=").decode()
         iat = claims.get("iat")
         wrong = {
@@ -176,10 +179,15 @@ class ReceivedProofs:
         }
         if any(wrong.values()):
             names = ", ".join(name for name, is_wrong in wrong.items() if is_wrong)
-            raise Refused("invalid_dpop_proof", f"these are wrong in the DPoP proof: {names}")
+            raise Refused("invalid_dpop_proof", f"the DPoP proof has missing or wrong values: {names}")
         if self._nonces() and claims.get("nonce") != self.nonce:
-            raise Refused("use_dpop_nonce", "send the nonce", fields={"DPoP-Nonce": self.nonce})
-        # The time of a proof may be PROOF_AGE ahead, and the proof is valid for PROOF_AGE after its time.
+            raise Refused(
+                "use_dpop_nonce",
+                "the DPoP proof must contain the nonce from the DPoP-Nonce header of this response",
+                fields={"DPoP-Nonce": self.nonce},
+            )
+        # The time of a proof may be PROOF_AGE ahead, and the proof is valid for PROOF_AGE after its time, so it has to
+        # be remembered for twice that long.
         if not self._seen.use(claims.get("jti"), 2 * PROOF_AGE):
             raise Refused("invalid_dpop_proof", "the DPoP proof was used before, or has no jti")
         return key.thumbprint()

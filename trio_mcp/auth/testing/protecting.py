@@ -27,19 +27,19 @@ async def protected(server: BaseServer, authority: AuthorizationServer, **settin
         authority: The authorization server.
         settings: Arguments of `ResourceServer`, such as ``scopes``.
     """
-    # These imports are late: a test of a client with an authorization server alone needs none of them.
+    # These modules are imported only now, because a test that needs only the authorization server does not need them.
     from trio_mcp.auth.server.resource import ResourceServer
     from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 
-    # Tokens are for a URL, so it has to be known before the server runs. The socket is bound from then on: a port that
-    # is free now may be taken a moment later.
+    # Tokens are issued for the server's URL, so its port must be known before the server runs. The socket stays bound,
+    # because a port that is free now may be taken a moment later.
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
         async with authority.served() as issuer, background_nursery() as nursery:
             auth = ResourceServer(f"http://127.0.0.1:{port}/mcp", issuers=[issuer], **settings)
 
-            async def serve(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
+            async def serve(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - task_status is passed on
                 config = QuietConfig()
                 config.bind = [f"fd://{bound.dup().detach()}"]  # the server closes this descriptor
                 await server.serve_http(config=config, auth=auth, task_status=task_status)

@@ -1,4 +1,4 @@
-"""The settings of the authorization server, and its records."""
+"""The settings of the authorization server for tests, and the records that this server keeps."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -83,7 +83,7 @@ class Family:
     client: str
     scopes: frozenset[str]
     resources: tuple[str, ...] = ()
-    jkt: str | None = None  # thumbprint of the key that its refresh tokens are bound to
+    jkt: str | None = None  # thumbprint of the key that the family's refresh tokens are bound to
     revoked: bool = False
     nonce: str | None = None
 

@@ -31,7 +31,7 @@ WELL_KNOWN = ("/.well-known/oauth-authorization-server", "/.well-known/openid-co
 ID_JAG_PROFILE = "urn:ietf:params:oauth:grant-profile:id-jag"
 CODE_LIFE = 60
 REMEMBERED = 100_000
-"""How many requests are remembered (arbitrary)."""
+"""The maximum number of requests that are remembered (arbitrary)."""
 
 
 @attrs.frozen
@@ -83,7 +83,7 @@ class AuthorizationServer:
     ) -> None:
         refuse_unknown(type(self), settings, AuthoritySettings)
         self.settings = given = completed(AuthoritySettings, {"issuer": issuer, **settings})
-        # A test may add issuers that are trusted; the default is shared by all servers.
+        # The dict is copied, because a test may add trusted issuers to it, and the default is shared by all servers.
         given["trusted"] = dict(given["trusted"])
         self.denies = False
         self.faults: dict[str, Fault | MutableSequence[Fault]] = dict(faults or {})
@@ -91,7 +91,7 @@ class AuthorizationServer:
         self.keys = Keys()
         self.clients = Clients(given)
         self.issued = IssuedTokens(given, self.keys)
-        # These functions read the settings each time, since a test may change them at any time.
+        # The two functions read the settings on each call, since a test may change them at any time.
         self.proofs = ReceivedProofs(lambda: given["clock"](), lambda: given["dpop_nonces"])
         self._grants = Grants(given, self.keys, self.clients, self.issued, self.proofs)
 
@@ -151,20 +151,20 @@ class AuthorizationServer:
         given = self.handle(Fetch("authorization", "GET", url))
         location = given.headers.get("Location")
         if location is None:
-            raise ValueError(f"the authorization server shows a page instead: {given.body.decode()}")
+            raise ValueError(f"the authorization server shows a page instead of redirecting: {given.body.decode()}")
         return location
 
     def approve(self, user_code: str, *, deny: bool = False) -> None:
         """Act as the person: enter a device's code, and approve or deny the device.
 
         Raises:
-            ValueError: If no device waits with that code.
+            ValueError: If no device is waiting for approval with that code.
         """
         for device in self._grants.devices.values():
             if device.user_code == user_code and device.state == "pending":
                 device.state = "denied" if deny else "approved"
                 return
-        raise ValueError("no device waits with this code")
+        raise ValueError("no device with this user code is waiting for approval")
 
     def claims_of(self, token: str) -> dict[str, Any] | None:
         """Return the claims of an access token; None if it is unknown, expired or revoked."""
@@ -266,13 +266,14 @@ class AuthorizationServer:
         return said
 
     def _authorize(self, request: Fetch, parameters: Parameters) -> ServerResponse:
-        # A problem with the client or the redirect URI is shown on a page: no one knows where a redirection would lead.
+        # A problem with the client or the redirect URI is shown on a page, because a redirection might lead to an
+        # attacker.
         client = self.clients.find(parameters["client_id"], "invalid_request")
-        # RFC 6749, section 3.1.2.3: it may be left out where only one is registered.
+        # The redirect URI may be left out if only one is registered (RFC 6749, section 3.1.2.3).
         redirect = parameters.get("redirect_uri") or (client.redirects[0] if len(client.redirects) == 1 else "")
         if not matches(redirect, client.redirects):
             raise Refused("invalid_request", "the redirect URI is not registered for this client")
-        # These are sent with errors, too (RFC 9207, section 2).
+        # `state` and `iss` are sent with errors, too (RFC 9207, section 2).
         said = {"state": parameters.get("state"), "iss": self.issuer}
         try:
             return redirection(redirect, {"code": self._code_for(client, parameters), **said})
@@ -281,8 +282,8 @@ class AuthorizationServer:
 
     def _code_for(self, client: KnownClient, parameters: Parameters) -> str:
         if parameters["response_type"] != "code":
-            raise Refused("unsupported_response_type", "response_type is not code")
-        # The 32 bytes of SHA-256 are 43 characters in Base64url.
+            raise Refused("unsupported_response_type", "response_type must be 'code'")
+        # A SHA-256 digest has 32 bytes, which are 43 characters in Base64url.
         if parameters["code_challenge_method"] != "S256" or len(parameters["code_challenge"]) != 43:
             raise Refused("invalid_request", "the code_challenge is not an S256 challenge")
         if "authorization_code" not in client.grants:
@@ -313,13 +314,13 @@ class AuthorizationServer:
         family = self.issued.owner(parameters["token"])
         if family is not None and family.client == client.id:
             self.issued.revoke(parameters["token"])
-        return answer(200)  # RFC 7009, section 2.2: whatever the token was
+        return answer(200)  # an invalid token gets a 200, too (RFC 7009, section 2.2)
 
     def _introspect(self, request: Fetch, parameters: Parameters) -> ServerResponse:
         client = self.clients.authenticate(request, parameters, self._url("introspect"))
-        # RFC 7662, section 2.1: otherwise anyone could try out tokens here.
+        # The client must prove who it is, because otherwise anyone could try out tokens (RFC 7662, section 2.1).
         if client.method == "none":
-            raise Refused("invalid_client", "public clients may not ask about tokens", 401)
+            raise Refused("invalid_client", "public clients may not introspect tokens", 401)
         claims = self.issued.claims_of(parameters["token"])
         if claims is None:
             return in_json({"active": False})
@@ -340,14 +341,14 @@ class AuthorizationServer:
             port: The port; 0 means any free port.
         """
         async with served(self, host, port) as url:
-            # The port is known only now; the path stays as it was.
+            # The issuer's port is known only now; its path stays as it was.
             self.settings["issuer"] = url + urlsplit(self.issuer).path.rstrip("/")
             yield self.issuer
 
 
 def _parameters(request: Fetch) -> list[tuple[str, str]]:
     text = urlsplit(request.url).query
-    if request.method == "POST":  # RFC 6749, section 2.3.1: no secret may be in a URL
+    if request.method == "POST":  # a secret must not be in a URL (RFC 6749, section 2.3.1)
         form = Headers(request.fields.items()).media_type == "application/x-www-form-urlencoded"
         text = request.body.decode("latin-1") if form else ""
     return parse_qsl(text, keep_blank_values=True)

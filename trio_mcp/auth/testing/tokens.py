@@ -1,4 +1,4 @@
-"""The tokens that the authorization server has issued."""
+"""Issues, exchanges and revokes the tokens of the authorization server for tests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class IssuedTokens:
         now = self._settings["clock"]()
         if found.replaced_at is None:
             found.replaced_at = now
-        # A grace of 0 must allow no second use even with a clock that stands still, as in tests.
+        # A grace period of 0 must allow no second use, even if the clock stands still, as it may in tests.
         elif now > found.replaced_at + self._settings["grace"] or not self._settings["grace"]:
             found.family.revoked = True
             return None

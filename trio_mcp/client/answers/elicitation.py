@@ -1,4 +1,4 @@
-"""Answers to a server that asks the user something (`client/elicitation`)."""
+"""Answer a server that asks the user something (`client/elicitation`)."""
 
 from __future__ import annotations
 
@@ -53,26 +53,26 @@ class ElicitationSource:
         self._modes = tuple(mode for mode in MODES if mode in modes)
 
     def capability(self, revision: str) -> dict[str, Any] | None:
-        """Return the capability that the client declares in a revision; None if there is nothing to declare."""
+        """Return the capability that the client declares in a revision, or None if there is nothing to declare."""
         if revision not in class_span(ElicitationCapability):
             return None
         named = [mode for mode in self._modes if revision in field_span(ElicitationCapability, mode).revisions]
-        # Before 2025-11-25 modes have no names, and elicitation means forms.
+        # In revisions before 2025-11-25 modes have no names, and an empty capability declares forms.
         return {mode: {} for mode in named} if named or "form" in self._modes else None
 
     def prepare(self, params: ElicitParams, plain: dict[str, Any], revision: str) -> Callable[[], Awaitable[Any]]:
         """Check a request; return the function that asks the user.
 
         Raises:
-            RemoteProtocolError: If the server may not ask this.
+            RemoteProtocolError: If the server may not ask this question.
         """
         # A request without a mode is for a form: earlier revisions had no other mode, and in later ones it is the
         # default (`client/elicitation`).
         mode: ElicitationMode = params.mode or "form"
         declared = self.capability(revision)
-        # An empty declaration means forms, for the server as well.
+        # An empty capability declares forms, and servers understand it in this way.
         if declared is None or mode not in (declared or ("form",)):
-            raise RemoteProtocolError(f"this client does not support elicitation by {mode}", INVALID_PARAMS)
+            raise RemoteProtocolError(f"this client does not support elicitation in {mode} mode", INVALID_PARAMS)
         if isinstance(params, ElicitRequestURLParams):
             _check_url(params.url)
             return functools.partial(self._ask, params, None)
@@ -90,11 +90,14 @@ class ElicitationSource:
         if given.action != "accept":
             return answer
         content = as_json(dict(given.content or {}), "the answer")
-        # The content of a form is checked before it is sent; a page has no content.
+        # The content of a form is checked before it is sent. A page has no content to check.
         if form is not None:
             answer["content"] = _checked(form, content)
         elif content:
-            raise ValueError("what the user enters on a page does not pass through the client: accept without content")
+            raise ValueError(
+                "the answer to an elicitation in url mode must not have content: what the user enters on the page does "
+                "not pass through the client"
+            )
         return answer
 
 
@@ -127,7 +130,7 @@ def _result(given: object) -> ElicitResult:
 
 
 def _check_url(url: str) -> None:
-    """Accept only URLs that a browser opens as a page: none that runs code or reads files (Safe URL Handling)."""
+    """Accept only URLs that a browser opens as a page, not those that run code or read files (Safe URL Handling)."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -135,4 +138,4 @@ def _check_url(url: str) -> None:
         good = False
     # Spaces and unprintable characters could make the shown URL look like another one.
     if not good or not url.isprintable() or " " in url:
-        raise RemoteProtocolError("an elicitation by url must have an http or https URL", INVALID_PARAMS)
+        raise RemoteProtocolError("an elicitation in url mode must contain a valid http or https URL", INVALID_PARAMS)

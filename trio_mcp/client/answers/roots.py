@@ -1,4 +1,4 @@
-"""Answers to a server that asks for its roots (`client/roots`)."""
+"""Answer a server that asks for the client's roots (`client/roots`)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RootsSource:
 
 def _as_roots(given: object) -> list[Root]:
     if isinstance(given, (str, PurePath, Root)) or not isinstance(given, Iterable):
-        raise TypeError(f"roots must be a list of Root, Path or file:// URI; got {type(given).__name__}")
+        raise TypeError(f"roots must be a list of Root objects, Paths or file:// URIs; got {type(given).__name__}")
     return [_as_root(each) for each in given]
 
 

@@ -1,4 +1,4 @@
-"""Answers to a server that asks the client's language model (`client/sampling`)."""
+"""Answer a server that asks the client's language model (`client/sampling`)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SamplingSource:
         """Check a request; return the function that asks the model.
 
         Raises:
-            RemoteProtocolError: If the server may not ask this.
+            RemoteProtocolError: If the server may not ask this question.
         """
         wants_tools = params.tools is not None or params.tool_choice is not None
         if wants_tools and "tools" not in self.capability(revision):
@@ -68,17 +68,21 @@ class SamplingSource:
             # Each tool_use must be followed by its tool_result: a model's API would refuse the messages otherwise.
             params.check_tool_uses()
         except ValueError as exc:
-            raise RemoteProtocolError(f"the messages to sample from are out of order: {exc}", INVALID_PARAMS) from None
+            raise RemoteProtocolError(
+                f"the messages of the sampling request are invalid: {exc}", INVALID_PARAMS
+            ) from None
         return functools.partial(self._ask, params, revision)
 
     async def _ask(self, params: CreateMessageRequestParams, revision: str) -> dict[str, Any]:
         result = _result(await call_back(self._callback, params))
         blocks = result.content_as_list
         if any(isinstance(block, ToolResultContent) for block in blocks):
-            raise ValueError("the sampling callback returned a tool_result, which only a server's message may have")
+            raise ValueError(
+                "the sampling callback returned a tool_result, which only the server's messages may contain"
+            )
         uses_tools = any(isinstance(block, ToolUseContent) for block in blocks)
-        # This is checked here rather than by the server: the program's author can fix the callback, the server's author
-        # can't.
+        # The callback's use of tools is checked here rather than left to the server, because the author of this program
+        # can fix the callback, but the server's author can't.
         if uses_tools and not params.tools:
             raise ValueError("the sampling callback returned a tool_use, but the server offers the model no tools")
         if uses_tools and params.tool_choice is not None and params.tool_choice.mode == "none":
@@ -87,7 +91,9 @@ class SamplingSource:
         # Revisions without tool use allow a single block, not a list.
         if isinstance(result.content, list) and revision not in class_span(ToolUseContent):
             if len(blocks) != 1:
-                raise ValueError(f"in revision {revision} the message must be one block, got {len(blocks)}")
+                raise ValueError(
+                    f"in revision {revision} the sampling callback must return one content block, got {len(blocks)}"
+                )
             wire["content"] = wire["content"][0]
         return wire
 

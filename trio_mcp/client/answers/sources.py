@@ -1,4 +1,4 @@
-"""A client's answers to a server: the callback behind each method, the same in both eras.
+"""Get a client's answers to a server's questions from the client's callbacks, which are the same in both eras.
 
 In the legacy era the server asks with a request, in the modern era with a result that asks for input. In both eras the
 server names a method and parameters, and gets the same answer.
@@ -20,7 +20,7 @@ from trio_mcp.session.handlers import RequestContext
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.methods import method_spec
 
-if TYPE_CHECKING:  # imported at run time only by a client that answers such questions
+if TYPE_CHECKING:  # at run time, imported only by clients that answer questions of each kind
     from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode
     from trio_mcp.client.answers.roots import RootList, Roots, RootsSource
     from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
@@ -60,7 +60,7 @@ class Answers:
     """
 
     elicitation: ElicitationCallback | None = None
-    # The second half is for mypy, which infers tuple[str] for ("form",) where any Collection will do.
+    # The second type is for mypy, which infers tuple[str] for ("form",) if the type is only a Collection.
     elicitation_modes: Collection[ElicitationMode] | tuple[ElicitationMode, ...] = ("form", "url")
     sampling: SamplingCallback | None = None
     sampling_features: Collection[SamplingFeature] | tuple[SamplingFeature, ...] = ()
@@ -70,7 +70,8 @@ class Answers:
     max_input_rounds: int = attrs.field(default=10, validator=validator(check_count))
 
     def __attrs_post_init__(self) -> None:
-        # The object is discarded: an invalid answer is refused here, where the program creates the answers.
+        # The new object is discarded: making it checks the answers, so that an invalid one is refused where the program
+        # creates the answers.
         InputSources(self)
 
 
@@ -86,7 +87,8 @@ class InputSources:
     def __init__(self, answers: Answers) -> None:
         self._sources: dict[str, _Source] = {}
         self.roots: RootsSource | None = None
-        # The imports are here, as most clients answer none of these questions, and each import takes a moment.
+        # Each source is imported only if it is needed, as most clients answer no questions, and each import takes a
+        # moment.
         if answers.elicitation is not None:
             from trio_mcp.client.answers.elicitation import ElicitationSource
 
@@ -119,15 +121,16 @@ class InputSources:
         spec, source = method_spec(revision, method), self._sources.get(method)
         if source is None or spec is None or source.capability(revision) is None:
             raise RemoteProtocolError(
-                f"the server asks for {method[:100]!r}, which this client has not declared", METHOD_NOT_FOUND
+                f"the server requested {method[:100]!r}, for which this client has declared no capability",
+                METHOD_NOT_FOUND,
             )
-        # Where `params` may be missing, the model still expects an object.
+        # Some methods allow `params` to be missing, but their models expect an object.
         plain = {} if params is None and not spec.params_required else params
         try:
             message: Any = spec.message.from_wire({"method": method, "params": plain})
         except ValidationError as exc:
             raise RemoteProtocolError(
-                f"the server asks for {method!r} with malformed parameters: {brief(exc)}", INVALID_PARAMS
+                f"the server requested {method!r} with malformed parameters: {brief(exc)}", INVALID_PARAMS
             ) from None
         return source.prepare(message.params, plain, revision)
 

@@ -1,1 +1,1 @@
-"""The configuration files in which hosts list their servers."""
+"""Read the configuration files in which hosts list their servers."""

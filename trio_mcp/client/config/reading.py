@@ -1,4 +1,4 @@
-"""The files in which hosts list their servers: ``mcpServers`` and similar formats."""
+"""Read the files in which hosts list their servers: ``mcpServers`` and similar formats."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 __all__ = ["Config", "ConfigSource", "Configured", "MakeAuth", "load_config", "load_members", "read_config"]
 
 MakeAuth: TypeAlias = Callable[[object], Auth]
-"""Makes an ``auth=`` argument from the ``"auth"`` key of an entry, or raises `ValueError`."""
+"""Makes an ``auth=`` argument from the value of an entry's ``"auth"`` key, or raises `ValueError`."""
 
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 Configured: TypeAlias = StdioServerParameters | HttpServerParameters | FailoverParameters | str
 """A target for a `Client`, as a configuration describes it; a string is the URL of a socket."""
 
-# Claude Desktop's key comes first; most hosts use it.
+# The first key is Claude Desktop's, which most hosts use.
 TABLES = ("mcpServers", "servers", "context_servers", "extensions")
 """The keys under which hosts list their servers: the usual one, and those of VS Code, Zed and Goose."""
 
 Kind: TypeAlias = HttpKind | Literal["socket"]
 
-# Hosts spell the types differently.
+# Hosts use different names for the same type of transport.
 TYPES: dict[str, Kind | None] = {
     "stdio": None,
     "http": "http",
@@ -61,14 +61,14 @@ PROCESS_KEYS = ("command", "args", "env", "envFile", "cwd")
 URL_KEYS = ("url", "headers", "auth")
 KEYS = (*PROCESS_KEYS, *URL_KEYS, "type", "disabled", "enabled", "failover")
 
-# The names in OTHER_NAMES are used by Gemini CLI, Windsurf and some libraries. Goose's names are accepted only in its
-# own table; elsewhere they are mistakes.
+# The names in OTHER_NAMES are used by Gemini CLI, Windsurf and some libraries. Goose's names are accepted only in
+# Goose's own table; in any other table they count as mistakes.
 OTHER_NAMES = {"httpUrl": "url", "serverUrl": "url", "transport": "type"}
 GOOSE_NAMES = {"cmd": "command", "envs": "env", "uri": "url"}
 """The names that Goose gives to keys of an entry, each with our name for the same key."""
 
-# These are a host's own settings, accepted so that its file can be used as it is; they don't affect how a server is
-# reached.
+# These keys are hosts' own settings, accepted so that a host's file can be used as it is. They don't affect how a
+# server is reached.
 HOST_KEYS = (
     *("alwaysAllow", "alwaysLoad", "autoApprove", "available_tools", "bundled", "description", "dev", "disabledTools"),
     *("display_name", "enabledTools", "excludeTools", "extension", "gallery", "icon", "includeTools", "name"),
@@ -77,12 +77,12 @@ HOST_KEYS = (
 """Keys of a server's entry that are ignored."""
 
 AUTH_KEYS = ("authProviderType", "env_keys", "headersHelper", "oauth", "targetAudience", "targetServiceAccount")
-"""Keys that are ignored with a warning: they make a host provide credentials, which this library can't do for it."""
+"""Keys that are ignored with a warning: they make a host provide credentials, which this library can't do."""
 
-# Goose's types of extensions that are part of Goose itself.
+# The types of the extensions that are built into Goose.
 BUILT_IN = ("builtin", "frontend", "inline_python", "platform")
 
-# JSON's names for the types, for messages.
+# The names of the types in JSON, for use in messages.
 KINDS = {str: "a string", bool: "true or false", dict: "an object", list: "an array"}
 
 
@@ -110,7 +110,7 @@ def load_config(
             lists every problem, with file, line and server.
     """
     config = read_config(source, environ=environ, variables=variables)
-    # A string is itself a collection of strings, but is meant as one name here.
+    # A string is itself a collection of strings, but a string passed as `only` is meant as one name.
     names = config.names if only is None else (only,) if isinstance(only, str) else only
     found: dict[str, Configured] = {}
     problems: list[str] = []
@@ -148,7 +148,8 @@ def _fail(error: ConfigError) -> NoReturn:
 
 
 def _auth_of(settings: object) -> Auth:
-    # The module is imported by name: this package is in a layer below authorization, which few configurations need.
+    # The module is imported by name, and only when it is needed: this package is in a layer below `trio_mcp.auth`, and
+    # few configurations use authorization.
     made: Auth = importlib.import_module("trio_mcp.auth.client.settings").auth_of(settings)
     return made
 
@@ -167,7 +168,7 @@ def read_config(
     Raises:
         ConfigError: If the file can't be read or parsed, or has no valid table of servers.
     """
-    # `or` would be wrong: an empty mapping means that no variable is set.
+    # `environ or os.environ` would be wrong: an empty mapping means that no variable is set.
     environ = os.environ if environ is None else environ
     if isinstance(source, Mapping):
         return Config("the configuration", source, Places(), environ, variables or {}, None, make_auth)
@@ -177,7 +178,7 @@ def read_config(
     if name.endswith((".yaml", ".yml")):
         instead = "name the server's own file, or parse the YAML yourself and pass the mapping to load_config()"
         raise ConfigError(name, (f"{name}: YAML is not supported: {instead}",))
-    # Comments are accepted in every file, because hosts differ in where they accept them.
+    # Comments are accepted in every file, because hosts differ in which files may have them.
     text = without_comments(_text_of(name))
     try:
         content, places = parsed(text)
@@ -242,10 +243,11 @@ class Config:
         self._entries: Mapping[Any, object] = content[self.table]
         if any(path == (self.table,) for path, _ in places.repeated):
             raise self.error((self.table,), "the key appears twice")
-        # An editor's own folder is inside the workspace's folder.
+        # Cursor and VS Code keep this file in a folder of their own inside the workspace, so the workspace is the
+        # parent of that folder.
         workspace = folder.parent if folder is not None and folder.name in (".cursor", ".vscode") else None
         known = {"pathSeparator": os.sep, "/": os.sep}
-        with contextlib.suppress(RuntimeError):  # a user without a home, as in some containers
+        with contextlib.suppress(RuntimeError):  # the user has no home directory, as in some containers
             known["userHome"] = str(Path.home())
         known |= {} if workspace is None else {"workspaceFolder": str(workspace)}
         self.variables = {**known, **_defaults(content.get("inputs")), **variables}
@@ -255,7 +257,8 @@ class Config:
         self.folder = Path(self.variables.get("workspaceFolder") or folder or ".")
         names = [name for name, entry in self._entries.items() if not _is_off(entry)]
         self.names = tuple(sorted(names, key=lambda name: places.line((self.table, name)) or 0))
-        # Repeated keys are grouped by server, as a file may have thousands of servers and of repeated keys.
+        # Repeated keys are grouped by server, so that `target` need not search all of them: a file may have thousands
+        # of servers and of repeated keys.
         self._repeated: dict[Any, list[tuple[Place, int]]] = {}
         for each, line in places.repeated:
             if each[0] == self.table:
@@ -288,7 +291,7 @@ class Config:
         else:
             found = judge.entry(path, self._entries[name])
         if judge.problems or found is None:
-            # The problems are in the order of the file.
+            # Sorting by line puts the problems in the order of the file.
             raise ConfigError(self.source, tuple(text for _, text in sorted(judge.problems)))
         for warning in judge.warnings:
             logger.warning("%s", warning)
@@ -299,7 +302,7 @@ class Config:
         return ConfigError(self.source, (self.said(path, text)[1],))
 
     def said(self, path: tuple[Any, ...], text: str) -> tuple[int, str]:
-        """Return the line of a value (0 if unknown), and a message that begins with the value's place in the file."""
+        """Return the line of a value (0 if unknown), and a message that begins with the value's position."""
         line = self.places.line(path)
         place = self.source if line is None else f"{self.source}:{line}"
         return line or 0, f"{place}: {_where(path)}{text}"
@@ -333,7 +336,8 @@ def _is_off(entry: object) -> bool:
         return False
     if entry.get("disabled") is True or entry.get("enabled") is False or entry.get("type") in BUILT_IN:
         return True
-    # Zed lists the settings of its extensions in the same table.
+    # Zed also lists the settings of its extensions in the table of servers; such an entry has neither a command nor a
+    # URL.
     return "settings" in entry and "command" not in entry and "url" not in entry
 
 
@@ -358,7 +362,8 @@ class _Judge:
         if not isinstance(entry, Mapping):
             self.problem(path, f"must be an object, not {_kind(entry)}")
             return None
-        # The switches are read first: an entry that is switched off may be incomplete, or lack its variables.
+        # `disabled` and `enabled` are read first: a disabled entry may be incomplete, or use variables that are not
+        # set.
         switches = [self._of(bool, path, entry, key) for key in ("disabled", "enabled")]
         if switches[0] or switches[1] is False:
             return None
@@ -368,12 +373,12 @@ class _Judge:
         before = len(self.problems)
         for key in entry:
             if key not in ("failover", "disabled", "enabled", *HOST_KEYS):
-                self.problem((*path, key), "not allowed beside 'failover': it belongs in the entries of the list")
+                self.problem((*path, key), "not allowed beside 'failover': put it in the entries of the failover list")
         path = (*path, "failover")
         targets = []
         for index, each in enumerate(self._of(list, path[:-1], entry, "failover") or ()):
             if isinstance(each, Mapping) and "failover" in each:
-                self.problem((*path, index), "can't be another list")
+                self.problem((*path, index), "can't contain another failover list")
             elif (target := self.entry((*path, index), each)) is not None:
                 targets.append(target)
         if len(self.problems) > before:
@@ -392,10 +397,11 @@ class _Judge:
         by_url = self._goes_by_url(path, entry)
         misplaced = PROCESS_KEYS if by_url else URL_KEYS
         for key in misplaced:
-            # An empty value is accepted, because some hosts write every key.
+            # An empty value is accepted, because some hosts write every key, even those that a server does not use.
             if by_url is not None and entry.get(key) not in (None, {}, [], ""):
                 self.problem((*path, key), f"not allowed for a server with {'a url' if by_url else 'a command'}")
-        # Types are checked first: `_filled` treats everything that is neither a list nor an object as a string.
+        # Types are checked before variables are filled in: `_filled` treats everything that is neither a list nor an
+        # object as a string.
         if by_url is None or not self._has_all_types(path, entry):
             return None
         plain = {key: entry[key] for key in (URL_KEYS if by_url else PROCESS_KEYS) if key in entry}
@@ -403,24 +409,24 @@ class _Judge:
         if "envFile" in filled:
             filled["env"] = {**self._from_file(path, filled.pop("envFile")), **filled.get("env", {})}
             del plain["envFile"]
-        # An entry with problems noted above would only fail below with a less precise message.
+        # If the entry has problems, it is not made into a target: that could only fail with a less precise message.
         if len(self.problems) > before:
             return None
-        # Without a type, the scheme of the URL decides.
+        # If the entry has no type, the scheme of the URL determines the type.
         scheme = filled.get("url", "").partition(":")[0].lower()
         kind = TYPES[entry["type"]] if "type" in entry else SCHEMES.get(scheme, "http" if by_url else None)
         try:
             if "auth" in filled:
                 plain["auth"] = filled["auth"] = self._config.make_auth(filled["auth"])
-        except (ValueError, ImportError) as exc:  # the text shows no values; ImportError: an extra is not installed
+        except (ValueError, ImportError) as exc:  # the texts show no values; an ImportError names a missing extra
             self.problem((*path, "auth"), str(exc))
             return None
         try:
             return _made(filled, kind)
         except (TypeError, ValueError):
             text = "not valid once its variables are filled in"
-        # The text of this error might show a value. So the target is made again without filling in the variables:
-        # usually their values are not the cause.
+        # The text of this error might show a value, which may be a secret. So the target is made again without filling
+        # in the variables. This usually fails for the same reason, and its text is safe to show.
         try:
             _made(plain, kind)
         except (TypeError, ValueError) as exc:
@@ -442,11 +448,11 @@ class _Judge:
         for key in entry:
             if key in KEYS or key in HOST_KEYS or key in self._other_names:
                 continue
-            # `str`: a mapping given in place of a file may have keys of any type.
+            # `str()` is needed because a mapping, given in place of a file, may have keys of any type.
             near = similar_names(str(key), [each for each in KEYS if each not in entry], 1)
             near = (GOOSE_NAMES[key],) if key in GOOSE_NAMES else near
             if key in AUTH_KEYS:
-                self._warn((*path, key), "not used here; if the server needs authorization, write auth, headers or env")
+                self._warn((*path, key), "this key is ignored; to authorize requests, use auth, headers or env")
             elif near:
                 self.problem((*path, key), f"unknown key; did you mean {near[0]!r}?")
             else:
@@ -462,7 +468,7 @@ class _Judge:
         return {}
 
     def _goes_by_url(self, path: tuple[Any, ...], entry: Mapping[Any, Any]) -> bool | None:
-        """Return whether the server has a URL rather than a command; None if its entry does not say."""
+        """Return whether the server has a URL rather than a command, or None if its entry does not say."""
         kind = self._of(str, path, entry, "type")
         if kind is not None and kind not in TYPES:
             self.problem((*path, "type"), f"must be one of {', '.join(TYPES)}{did_you_mean(kind, TYPES)}")
@@ -487,15 +493,15 @@ class _Judge:
         if "auth" in entry:
             self._check_auth((*path, "auth"), entry["auth"])
         for key in ("env", "headers"):
-            # Values must be strings, as environments and headers have nothing else: `"PORT": 8080` is reported, not
-            # converted.
+            # Environment variables and headers can only be strings, so a value such as `"PORT": 8080` is reported as a
+            # problem, not converted.
             for name, value in (self._of(dict, path, entry, key) or {}).items():
                 if not isinstance(name, str) or not isinstance(value, str):
                     self.problem((*path, key, name), f"must be a string, not {_kind(value)}")
         return len(self.problems) == before
 
     def _check_auth(self, path: tuple[Any, ...], value: object) -> None:
-        # This checks only that variables can be filled in: this module does not know what the object must contain.
+        # Only the types and the variables are checked: this module does not know what the object must contain.
         values = value.values() if isinstance(value, Mapping) else [value]
         flat = [each for one in values for each in (one if isinstance(one, list) else [one])]
         if not isinstance(value, (str, dict)) or not all(isinstance(each, str) for each in flat):
@@ -504,7 +510,8 @@ class _Judge:
     def _of(self, kind: type, path: tuple[Any, ...], entry: Mapping[Any, Any], key: str) -> Any:
         """Return the value of a key if it has the given type; record a problem if it has another type."""
         value = entry.get(key)
-        # The key decides, not None: a null in the file is a wrong value, not a missing one.
+        # The test is whether the key is present, not whether the value is None: a null in the file is a wrong value,
+        # not a missing one.
         if key in entry and not isinstance(value, kind):
             self.problem((*path, key), f"must be {KINDS[kind]}, not {_kind(value)}")
             return None
@@ -515,7 +522,8 @@ class _Judge:
         if isinstance(value, list):
             return [self._filled((*path, index), item) for index, item in enumerate(value)]
         if isinstance(value, dict):
-            # Only values are filled in: a variable in the name of a variable or header would be surprising.
+            # Variables are filled in only in values, not in keys: a variable in the name of a header or of an
+            # environment variable would be a surprise.
             return {key: self._filled((*path, key), item) for key, item in value.items()}
         text, problems = expand(value, self._config.environ, self._config.variables)
         for problem in problems:
@@ -523,9 +531,9 @@ class _Judge:
         if "${input:" in value:
             others = {key: each for key, each in self._config.variables.items() if not key.startswith("input:")}
             text = FilledText(text, expand(value, self._config.environ, others)[0])
-        # Gemini CLI fills in a variable without braces; most other hosts don't.
+        # Gemini CLI also fills in a variable that is written without braces; most other hosts don't.
         if value[:1] == "$" and value[1:].isidentifier():
-            self._warn(path, "a '$' without braces is not filled in; write ${NAME}")
+            self._warn(path, "a variable without braces is not filled in; write ${NAME}")
         return text
 
 

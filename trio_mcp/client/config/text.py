@@ -1,4 +1,5 @@
-"""The text of a configuration: JSON, perhaps with comments and trailing commas, and the lines of its keys."""
+"""Parse the text of a configuration: JSON, perhaps with comments and trailing commas; and locate its keys and
+values."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from trio_mcp import _attrs as attrs
 __all__ = ["LARGEST", "Place", "Places", "locate", "parsed", "read_regular", "without_comments"]
 
 LARGEST = 10_000_000
-"""The largest size of a configuration, in bytes. Generous, as some hosts keep more than their servers in the file."""
+"""The largest size of a configuration, in bytes. It is generous, as some hosts keep other settings in the same file."""
 
 DEEPEST = 8
 """The depth down to which keys and values are located; the settings of a server need no more than six levels."""
@@ -24,9 +25,10 @@ def read_regular(path: Path, most: int = LARGEST) -> bytes:
 
     Raises:
         OSError: If the file can't be read.
-        ValueError: If it has more than ``most`` bytes, or is not a regular file.
+        ValueError: If the file has more than ``most`` bytes, or is not a regular file.
     """
-    # This is checked first, as opening a pipe would wait for its other end.
+    # The type of the file is checked before it is opened, because opening a pipe would block until the other end is
+    # opened.
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("is not a regular file")
     with path.open("rb") as file:
@@ -36,7 +38,8 @@ def read_regular(path: Path, most: int = LARGEST) -> bytes:
     return content
 
 
-# The end of a string, or of a comment, is optional: otherwise a text with many unclosed ones would take quadratic time.
+# The closing mark of a string, or of a block comment, is optional in these patterns: otherwise, matching a text with
+# many unclosed ones would take quadratic time.
 _STRING = r'"(?:[^"\\]|\\.)*"?'
 _COMMENTS = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMAS = re.compile(_STRING + r"|,(?=\s*[]}])", re.DOTALL)
@@ -53,11 +56,11 @@ def _without_trailing_commas(text: str) -> str:
 
 
 def parsed(text: str) -> tuple[Any, Places]:
-    """Return the content of a JSON text that may have trailing commas, and the places of its values.
+    """Return the content of a JSON text that may have trailing commas, and the positions of its values.
 
     Raises:
         JSONDecodeError: If the text is not valid JSON.
-        ValueError: If it is nested too deeply, or a number in it has too many digits.
+        ValueError: If the text is nested too deeply, or contains a number with too many digits.
     """
     text = _without_trailing_commas(text)
     try:
@@ -72,7 +75,8 @@ def parsed(text: str) -> tuple[Any, Places]:
 
 Place: TypeAlias = tuple[str | int, ...]
 
-# Strings with their escapes, punctuation, and runs of anything else (numbers, true, false, null).
+# Matches one token of a JSON text: a string with its escapes, a punctuation mark, or a run of anything else (a number,
+# true, false, null).
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
@@ -117,7 +121,8 @@ def locate(text: str) -> Places:
     containers: list[_Container] = []
     line, counted = 1, 0
     for token in _TOKEN.finditer(text):
-        # Lines are counted from token to token, so that the whole takes linear time.
+        # Newlines are counted only from the previous token to this one, so that counting takes linear time for the
+        # whole text.
         line += text.count("\n", counted, token.start())
         counted = token.start()
         inner = containers[-1] if containers else None
@@ -134,21 +139,22 @@ def locate(text: str) -> Places:
         elif mark == ":":
             pass
         elif inner is not None and inner.is_object and inner.expects_key:
-            # The key is decoded: to a parser, its spellings with and without escapes are the same key.
+            # The key is decoded, because a JSON parser treats its spellings with and without escapes as the same key.
             key = json.loads(mark)
             inner.key, inner.expects_key = key, False
             path = (*inner.path, key)[: DEEPEST + 1]
             if key in inner.keys:
-                # A parser keeps the last one silently: the first server of that name would just be missing.
+                # A JSON parser silently keeps only the last value of a repeated key: if two servers had the same name,
+                # the first would just be missing.
                 places.repeated.append((path, line))
             inner.keys.add(key)
             if len(path) <= DEEPEST:
-                places.lines[path] = line  # the line of the last one, which json.loads keeps
+                places.lines[path] = line  # of a repeated key, the last line counts: json.loads keeps the last value
         else:
-            # Deeper values share the path of their container: with paths of their own, a file of one megabyte could
-            # take gigabytes of memory.
+            # Values below the greatest depth share the path of their container: if each had its own path, a file of one
+            # megabyte could take gigabytes of memory.
             path = () if inner is None else (*inner.path, inner.key)[: DEEPEST + 1]
-            # A key's line is recorded already, and is a better place for a message than the line of its value.
+            # A value that has a key keeps the line of the key, which is already recorded and more useful in a message.
             if len(path) <= DEEPEST:
                 places.lines.setdefault(path, line)
             if mark in "{[":

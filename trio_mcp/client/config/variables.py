@@ -1,4 +1,4 @@
-"""The variables of a configuration, such as ``${NAME}`` and ``${input:key}``, and environment files."""
+"""Fill in the variables of a configuration, such as ``${NAME}`` and ``${input:key}``, and read environment files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from trio_mcp.client.config.text import read_regular
 
 __all__ = ["HOST_VARIABLES", "expand", "read_env_file"]
 
-# The closing brace is optional: otherwise a text with many unclosed references would take quadratic time.
+# The closing brace is optional in this pattern: otherwise, matching a text with many unclosed references would take
+# quadratic time.
 _REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
-# The names that POSIX shells accept.
+# Matches the names of variables that POSIX shells accept.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 HOST_VARIABLES = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/")
@@ -29,8 +30,9 @@ def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] =
 
     Args:
         text: The text with the variables.
-        environ: The environment variables: ``${NAME}`` and ``${env:NAME}``.
-        variables: The others, such as ``${workspaceFolder}`` and ``${input:key}``. They take precedence.
+        environ: The environment variables, which ``${NAME}`` and ``${env:NAME}`` refer to.
+        variables: The values of other variables, such as ``${workspaceFolder}`` and ``${input:key}``. They take
+            precedence over the environment.
 
     Returns:
         The expanded text, and the problems found.
@@ -45,12 +47,12 @@ def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] =
         is_plain = name not in HOST_VARIABLES and _NAME.fullmatch(plain)
         found = variables.get(name, environ.get(plain) if is_plain else None)
         if has_default:
-            # `or`: an empty value counts as missing, like `:-` in a shell.
+            # `or` is right in this case: as with `:-` in a shell, an empty value counts as missing.
             return found or default
         if found is not None:
             return found
-        # A missing value is a problem, not an empty string: a server without its token would fail later, and less
-        # clearly.
+        # A variable without a value is a problem, and is not replaced by an empty string: a server that gets no token,
+        # for example, would fail later and less clearly.
         if is_plain:
             problems.append(f"the variable {plain} is not set; set it, or give a default: ${{{plain}:-default}}")
         elif name in HOST_VARIABLES or (":" in name and plain == name):
@@ -67,7 +69,7 @@ def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] =
 LARGEST_ENV_FILE = 1_000_000
 """The largest size of an environment file, in bytes. An arbitrary choice."""
 
-# The syntax of dotenv: a value may be in quotes, and then extend over several lines.
+# Matches one variable in the syntax of dotenv, in which a quoted value may extend over several lines.
 _VARIABLE = re.compile(
     r"[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"
     r"""(?:'(?P<raw>[^']*)'|"(?P<escaped>(?:[^"\\]|\\.)*)"|(?P<bare>[^'"#\r\n][^#\r\n]*)?)"""
@@ -83,7 +85,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
     Raises:
         OSError: If the file can't be read.
-        ValueError: If it is too large, or not in this form. The error shows no values, as they may be secret.
+        ValueError: If the file is too large, or not in this syntax. The error shows no values, as they may be secret.
     """
     content = read_regular(path, LARGEST_ENV_FILE)
     try:
@@ -94,7 +96,7 @@ def read_env_file(path: Path) -> dict[str, str]:
     at = 0
     while at < len(text):
         if found := _SKIPPED.match(text, at):
-            # This also skips the rest of a line after a variable.
+            # After a variable, this match skips the end of its line.
             at = found.end()
             continue
         found = _VARIABLE.match(text, at)

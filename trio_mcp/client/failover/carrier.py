@@ -12,7 +12,7 @@ OwnOutcome = Response | ErrorResponse | TransportFailure
 
 
 class Carrier:
-    """The state of one open link. Each change is complete before any task waits.
+    """The state of one open link. No task waits in the middle of a change to it.
 
     Args:
         place: The place of the link's way to the server in the list of ways; 0 is the best.
@@ -21,7 +21,7 @@ class Carrier:
 
     Attributes:
         in_flight: The session's requests that the link was given, by id, until they get a response or are cancelled.
-        half_sent: The request that is being handed over at this moment; None if there is no such request.
+        half_sent: The id of the request that is being handed to the link right now; None if there is no such request.
         in_doubt: Requests that were tried on the link too often, by id, each with its last failure: they fail if the
             link turns out to work, and are repeated on another link if it does not.
         own: The failover's own requests, which the session never sees, by id: the outcome, or None while it is awaited.

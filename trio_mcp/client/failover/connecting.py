@@ -1,4 +1,4 @@
-"""One of several ways to the server, and its task, which connects, opens the session, and watches over the link."""
+"""Use one of several ways to the server: its task connects, opens the session, and watches over the link."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ WINDOW: Final = 16
 them does not wait."""
 
 LATE: Final = 1.0
-"""Seconds by which a check may overrun its deadline. Beyond that, this process itself was delayed, not the server."""
+"""Seconds by which a check may overrun its deadline. If the check is even later, this process was delayed, not the
+server."""
 
 STEPS: Final = 8
 """How many parts the wait for the very first response is divided into. An arbitrary choice."""
@@ -48,7 +49,7 @@ STEPS: Final = 8
 MOST_DOUBLINGS: Final = 4
 """How many times the period in which a way must prove itself is doubled at most. An arbitrary choice.
 
-It also bounds the exponent in the time limit of an attempt to connect.
+The number also bounds the exponent in the time limit of an attempt to connect.
 """
 
 MOST_TIME: Final = 4
@@ -111,7 +112,7 @@ class Way:
     # --- when it is tried ------------------------------------------------------------------------------------------
 
     def _start_at(self) -> float:
-        """Return the time at which to connect, as far as it is known now."""
+        """Return the time at which to connect, according to the current state of all ways."""
         carrier = self._router.ways.carrier
         if carrier is not None:
             return self.retry_at if self.place < carrier.place else math.inf
@@ -120,7 +121,7 @@ class Way:
             if better.attempt_since is not None:
                 at = max(at, better.attempt_since + self._settings.head_start)
             elif better.state in ("idle", "failed") and better.retry_at <= now:
-                at = max(at, now + self._settings.head_start)  # it is about to be tried
+                at = max(at, now + self._settings.head_start)  # the better way is about to be tried
         return at
 
     async def run(self) -> None:
@@ -137,8 +138,8 @@ class Way:
     def stop(self) -> None:
         """Give up an attempt to connect, or gracefully close a link that carries or has carried the session."""
         if self._use is not None:
-            # `work` is inside the block of the link, which is then left without a cancellation, so that the transport
-            # can close gracefully and send the last messages.
+            # The scope `work` is inside the link's block. If only `work` is cancelled, the link's block ends normally,
+            # so that the transport can close gracefully and send the last messages.
             scope = self._use.work if self.state in ("carrying", "draining") else self._use.scope
             scope.cancel("the block has ended")
 
@@ -156,37 +157,39 @@ class Way:
             with use.scope:
                 async with self._connect() as link:
                     await use.run(link)
-        # A transport of the application may raise anything, and its exceptions must affect this way alone.
+        # A transport that the application provides may raise any exception, and must make only this way fail.
         except Exception as exc:
             cause = exc
         finally:
             self.state, self.attempt_since, self._use = "idle", None, None
         carrier = use.carrier
-        # These two causes take precedence: leaving the block of a broken link may raise an error that says less.
+        # If the link was lost or left, that cause takes precedence: leaving the block of a broken link may raise an
+        # error that says less.
         if carrier is not None and carrier.lost is not None:
             cause = carrier.lost
         elif carrier is not None and carrier.left is not None:
             cause = carrier.left
-        # The loss of the link cancels the scope as well. Without a loss, the scope has reached its deadline, or the
-        # whole block has ended, and then the cause doesn't matter.
+        # The link was neither lost nor left. So either the scope has reached its deadline, or the whole block has
+        # ended; in the second case, the cause doesn't matter.
         elif use.scope.cancelled_caught:
-            cause = TransportError(f"it did not connect and respond within {limit:g} seconds")
+            cause = TransportError(f"the attempt to connect got no response within {limit:g} seconds")
         if carrier is not None:
             self.doubted = carrier.failing or (self.doubted and (carrier.failed > 0 or not use.proven))
             self._router.ways.end_draining(carrier)
-            self._router.ways.lose(carrier, cause or TransportError("it was left"))
+            self._router.ways.lose(carrier, cause or TransportError("the session has left the link"))
         if cause is None:
-            self._failures = 0  # it was not needed any more
+            self._failures = 0  # the way has not failed: it was no longer needed
         else:
             self._note_failure(cause, use)
 
     def _note_failure(self, cause: Exception, use: _Use) -> None:
         self.state, self.cause = "failed", cause
         now, lasted = self._watch.time(), use.carried_for()
-        # Carrying the session for a long time proves nothing about a way on which calls have failed.
+        # If calls have failed on this way, having carried the session for a long time does not prove that it works.
         if lasted >= self._settings.settle and not self.doubted:
             self._failures = self._relapses = 0
-        # A relapse counts only after a return: a way that carried because no other did has not replaced a working one.
+        # A failure is a relapse only if the session had returned to this way while another one worked, not if this way
+        # carried the session because no other could.
         elif use.proven:
             self._relapses = min(self._relapses + 1, MOST_DOUBLINGS)
         wait = self._settings.backoff.wait(self._failures, random.random)
@@ -194,7 +197,7 @@ class Way:
         self.retry_at = math.inf if wait is None or asks_anew(cause) else now + wait
         text = f"{self.name} can't carry the session: {brief_cause(cause)}"
         logger.debug("%s", text)
-        # The same refusal is reported once, and not at each attempt.
+        # A refusal is reported once, and not again at each attempt.
         if use.refused and text != self._reported:
             self._reported = text
             self._router.report(text)
@@ -246,12 +249,13 @@ class _Use:
         """Use the link as long as it is needed."""
         ways, way = self._ways, self._way
         carrier = self.carrier = Carrier(way.place, way.name, OpenLink(link, self.scope))
-        # The link is listed before it can carry: from now on, the session's reader waits in such a way that another
-        # link can wake it.
+        # The link is added to `ways.open` before it can carry the session. From now on, the session's reader waits in
+        # such a manner that another link can wake it.
         ways.open[carrier] = None
         if not await self._prepare(carrier):
             return
-        # Another way works, so one more failed call is enough to go back to it.
+        # The session returns to this way although another one works, so one more failed call is enough to leave it
+        # again.
         if way.doubted and self.proven:
             carrier.failed = MAX_FAILED - 1
         # The state is set before `activate`, which calls `on_switch`: the hook may look at `client.transport`.
@@ -268,7 +272,8 @@ class _Use:
     # --- before it carries -----------------------------------------------------------------------------------------
 
     async def _prepare(self, carrier: Carrier) -> bool:
-        """Open the session on the link, and wait until the link may carry it; return False if it need not any more."""
+        """Open the session on the link, and wait until the link may carry it; return False if the link is not
+        needed."""
         ways, router, remembered = self._ways, self._router, self._traffic.remembered
         began = self._watch.time()
         if router.bound and ways.carrier is not None:
@@ -279,7 +284,7 @@ class _Use:
             return ways.carrier is not None and remembered.server is None and not ways.closing
 
         if negotiating():
-            # The way has connected, but can't open the session before it has been negotiated on another link.
+            # The way has connected, but can't open the session before the session has been negotiated on another link.
             self.scope.deadline = math.inf
             await self._read_while(carrier, negotiating)
         if remembered.server is not None:
@@ -291,10 +296,11 @@ class _Use:
                 if not await self._prove(carrier, began):
                     return False
             if carrier.opened_here:
-                # Restoring comes as late as possible, as the session may have subscribed to more meanwhile.
+                # Subscriptions are restored as late as possible, because the session may have added some in the
+                # meantime.
                 self.scope.deadline = self._watch.time() + self._limit
                 await self._restore(carrier)
-            # Restoring waits, and meanwhile another link may have taken over, or begun to drain.
+            # While `_prove` and `_restore` were waiting, another link may have taken over, or begun to drain.
             current = ways.carrier
             if current is None or (self.proven and current.place > carrier.place and ways.draining is None):
                 self.scope.deadline = math.inf
@@ -315,18 +321,20 @@ class _Use:
             if current.place <= carrier.place:
                 return False
             ready = began + self._way.settle
-            # Only one link drains at a time, so that no more than two links ever have calls.
+            # Only one link drains at a time, so that calls are never in flight on more than two links.
             if self._watch.time() >= ready and ways.draining is None:
                 self.proven = True
                 return True
-            # While another link drains, `ready` may have passed: a wait until then would not wait at all.
+            # While another link drains, `ready` may already be in the past, and waiting until `ready` would not wait at
+            # all.
             pause = settings.check_after if ways.draining is not None else ready - self._watch.time()
 
             def unchanged(current: Carrier = current) -> bool:
                 return ways.carrier is current and not ways.closing
 
             await self._read_while(carrier, unchanged, self._watch.time() + min(settings.check_after, pause))
-            # The link is also asked at the end of the proving time: silence alone does not prove that it works.
+            # The link is asked for a sign of life even at the end of the proving time, because silence alone does not
+            # prove that it works.
             if ways.carrier is current:
                 await self._ask_for_life(carrier)
         return False
@@ -335,23 +343,23 @@ class _Use:
         """Ask a link that does not carry the session for a sign of life.
 
         Raises:
-            TransportError: If the link gives none, or its server says that it is shutting down.
+            TransportError: If the link gives no sign of life, or its server says that it is shutting down.
         """
         with self._watch.limit(self._settings.check_timeout) as limit:
             try:
                 await self._ask(carrier, *self._sign_of_life())
             except McpError as exc:
-                # Any other error is a sign of life as well.
+                # Any error response is a sign of life as well, unless it says that the server is shutting down.
                 if _says_ending(exc):
-                    # From this cause, `_drain` sees that the server still responds.
+                    # The cause, an `McpError`, tells `_drain` that the server still responds.
                     raise TransportError(exc.message) from exc
         if limit.cancelled_caught:
-            raise TransportError(f"it gave no sign of life within {self._settings.check_timeout:g} seconds")
+            raise TransportError(f"the link gave no sign of life within {self._settings.check_timeout:g} seconds")
 
     def _sign_of_life(self) -> tuple[str, dict[str, Any] | None]:
         """Return the method and parameters of the request for a sign of life, which costs the server little."""
         remembered = self._traffic.remembered
-        # The modern era has no ping.
+        # The modern era has no `ping` request.
         return remembered.opening() if remembered.modern else ("ping", None)
 
     async def _open_session(self, carrier: Carrier) -> None:
@@ -360,17 +368,18 @@ class _Use:
         try:
             result = await self._ask(carrier, method, params)
         except McpError as exc:
-            # A server that is shutting down may be the right one, so this is not reported to the application.
+            # A server that refuses because it is shutting down may be the right one, so its refusal is not reported to
+            # the application.
             self.refused = not _says_ending(exc)
-            raise TransportError(f"the server refuses the session: {exc}") from exc
+            raise TransportError(f"the server refused the session: {exc}") from exc
         try:
             remembered.check_same(result)
         except Exception:
             self.refused = True
             raise
         if not remembered.modern:
-            # The session has sent this notification on its first link only, but the server expects it after each
-            # `initialize` (`basic/lifecycle`).
+            # The session has sent `notifications/initialized` only on its first link, but the server expects it after
+            # each `initialize` (`basic/lifecycle`).
             await self._router.hand_over(carrier, SessionMessage(Notification(INITIALIZED)))
         carrier.opened_here = True
 
@@ -385,7 +394,7 @@ class _Use:
                 if isinstance(response, ErrorResponse):
                     what = params.get("uri", params.get("level"))
                     why = response.error.message[:500]
-                    self._router.report(f"{self._way.name} refuses to restore {method!r} of {what!r}: {why}")
+                    self._router.report(f"{self._way.name} refused to restore {what!r} ({method}): {why}")
 
     async def _ask(self, carrier: Carrier, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
         """Send one of the failover's own requests on a link that does not carry the session, and return its result."""
@@ -411,7 +420,7 @@ class _Use:
         self, carrier: Carrier, request_id: RequestId, method: str, params: dict[str, Any] | None
     ) -> None:
         """Send one of the failover's own requests, whose responses the session never sees."""
-        # The entry is made before the request is sent: it distinguishes our own requests from the session's.
+        # The entry in `own` is made before the request is sent: it distinguishes our own requests from the session's.
         carrier.own[request_id] = None
         await self._router.hand_over(carrier, SessionMessage(Request(request_id, method, params)))
 
@@ -424,12 +433,13 @@ class _Use:
                     item = await link.read.receive()
                 except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                     self._ways.lose(carrier, TransportError(f"the server closed the link{detail(exc)}"))
-                    await trio.lowlevel.checkpoint()  # ends here: the link's scope has been cancelled
+                    await trio.lowlevel.checkpoint()  # raises `Cancelled`, as `lose` has cancelled the link's scope
             pause, link.pause = link.pause, None
-            # `cancel_called` is not enough: it is also true if a message came just before, which would be lost.
+            # `cancel_called` would be the wrong test: it is also true if the wait was cancelled just after a message
+            # had been received, and that message would be lost.
             if not pause.cancelled_caught:
                 await self._router.pass_on(carrier, item)
-                del item  # a long message would stay in memory until the next one
+                del item  # otherwise a long message would stay in memory until the next one arrives
 
     # --- while it carries ------------------------------------------------------------------------------------------
 
@@ -444,7 +454,8 @@ class _Use:
             due = carrier.suspected or (silent and self._watch.time() >= check_at)
             if due:
                 await self._check(carrier)
-            # The check comes first: a link in doubt has to give a sign of life before anything is tried on it again.
+            # The check comes before the repetition: a link in doubt has to give a sign of life before anything is tried
+            # on it again.
             if due or carrier.flushing:
                 until = self._watch.time() + self._traffic.pause
                 while ways.carrier is carrier and self._watch.time() < until:
@@ -455,7 +466,7 @@ class _Use:
                 seen, check_at = carrier.received, self._watch.time() + settings.check_after
             await self._pause(carrier, check_at)
         if ways.closing:
-            await trio.sleep_forever()  # the session may still read what the server sends at the end
+            await trio.sleep_forever()  # the session may still read the server's last messages
 
     async def _first_response(self, carrier: Carrier) -> None:
         """Wait for the first response on a link on which the session itself sends the opening requests."""
@@ -464,22 +475,23 @@ class _Use:
             if carrier.flushing:
                 await self._router.flush(carrier)
             now = self._watch.time()
-            # A server that has no request yet owes no response, so the time begins with the first request.
+            # The server owes no response until it has a request, so the time limit starts with the first request.
             asked_at = min(asked_at, now) if carrier.in_flight else math.inf
             if now >= asked_at + self._limit:
-                ways.lose(carrier, TransportError(f"it gave no response within {self._limit:g} seconds"))
-            # The wait is divided into small parts, because the first request may be sent at any time.
+                ways.lose(carrier, TransportError(f"the link gave no response within {self._limit:g} seconds"))
+            # The wait is divided into short ones, because the first request may be sent at any time.
             await self._pause(carrier, now + self._limit / STEPS)
 
     async def _check(self, carrier: Carrier) -> None:
         """Ask for a sign of life, and give up the link if it gives none."""
         ways, patience = self._ways, self._settings.check_timeout
         seen, probe = carrier.received, self._traffic.own_id()
-        # This is reset before the request is sent: a doubt that arises meanwhile requires another request.
+        # `suspected` is reset before the request is sent, because a doubt that arises afterwards requires another
+        # request.
         carrier.suspected = False
         with self._watch.limit(patience) as limit:
             try:
-                # If the link is full, this waits, which counts towards the time limit, too.
+                # If the link's buffer is full, `_send_own` waits, which counts towards the time limit, too.
                 await self._send_own(carrier, probe, *self._sign_of_life())
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 ways.lose(carrier, TransportError(f"the link takes no more messages: {exc}"))
@@ -487,19 +499,23 @@ class _Use:
                 await self._pause(carrier, math.inf)
         carrier.own.pop(probe, None)
         if ways.carrier is not carrier:
-            return  # the link has been left meanwhile, and `_drain` asks it
-        # Any message is a sign of life: a busy server may be late with this response, and still send other things.
+            return  # the session has left the link in the meantime, and `_drain` checks it now
+        # Any message is a sign of life: a busy server may be late with its response to the check, and still send other
+        # messages.
         if carrier.received == seen and self._watch.time() <= limit.deadline + LATE:
-            ways.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))
+            ways.lose(
+                carrier, TransportError(f"the link gave no sign of life for {patience:g} seconds when asked for one")
+            )
         elif carrier.received == seen or carrier.in_doubt:
-            carrier.suspected = True  # ask again
+            carrier.suspected = True  # the link has to be asked again
 
     # --- after it has carried ----------------------------------------------------------------------------------------
 
     async def _drain(self, carrier: Carrier) -> None:
         """Let the calls on a link finish there, after another link has taken over."""
         ways, traffic = self._ways, self._traffic
-        # The session may be waiting for a message here, in a wait that is cancelled, but has not ended yet.
+        # The session's reader may still be in `receive` on this link: its wait has been cancelled, but ends only after
+        # a checkpoint.
         await trio.lowlevel.checkpoint()
         while not traffic.drained(carrier) and not ways.closing:
             seen = carrier.received
@@ -513,7 +529,7 @@ class _Use:
                 try:
                     await self._ask_for_life(carrier)
                 except TransportError as exc:
-                    # A server that accepts nothing new may still finish what it has begun.
+                    # A server that accepts no new requests may still finish those that it has begun.
                     if carrier.left is None or not (is_busy(exc) or isinstance(exc.__cause__, McpError)):
                         raise
 

@@ -1,4 +1,4 @@
-"""Rules for failures: whether the way to the server is to blame, and whether the request may be sent again."""
+"""Judge failures: whether the way to the server is to blame, and whether the request may be sent again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def detail(exc: Exception) -> str:
 
 def rules_out(error: Exception) -> bool:
     """Return whether a failed exchange rules out a way to the server on which nothing has worked yet."""
-    # A legacy server refuses the first request of a client that tries the modern era; the session handles that.
+    # If a client tries the modern era first, a legacy server refuses the client's first request. The way still works,
+    # and the session handles the refusal.
     return not (isinstance(error, HttpError) and error.trouble == "not_modern") and _lies_with_link(error)
 
 
@@ -39,16 +40,16 @@ def doubts_way(error: Exception) -> bool:
     if isinstance(error, AuthorizationError):
         return False
     if isinstance(error, HttpError) and 400 <= error.status < 500:
-        # Any other such status is about the request or its sender, and would be the same on every way.
+        # Any other 4xx status is about the request or its sender, and would be the same on every way.
         return error.trouble in ("busy", "session_lost")
-    # Other statuses, such as that of a redirection or of a portal's page, come without a result, but don't say that
-    # nothing was done.
+    # A response with any other status, such as a redirection or a captive portal's page, has no result, but does not
+    # show that the server has not acted on the request.
     return _lies_with_link(error)
 
 
 def blames_way(error: Exception) -> bool:
     """Return whether the way to the server may be to blame for the failure of a call."""
-    # A way is not to blame for a missing login, which is reported to the caller, nor for a message above the caller's
+    # A way is not to blame if a login is missing, which is reported to the caller, or if a message exceeds the caller's
     # own limit.
     if isinstance(error, (AuthorizationError, MessageTooLarge)):
         return False
@@ -59,8 +60,8 @@ def certainly_not_done(error: Exception) -> bool:
     """Return whether the server has certainly not acted on a failed request."""
     if is_busy(error):
         assert isinstance(error, HttpError)
-        # A server that is shutting down may abandon a request that it has begun, and also respond with 503. But only a
-        # server that refuses a request for now says when to come back.
+        # A 503 alone is not enough: a server that is shutting down may also send it for a request that it has begun and
+        # abandons. But a server that says when to come back has refused the request without beginning it.
         return error.status == 429 or error.retry_after is not None
     return isinstance(error, TransportError) and not error.sent
 
@@ -72,10 +73,12 @@ def is_busy(error: Exception) -> bool:
 
 def is_ending(error: ErrorData) -> bool:
     """Return whether a server of this library has refused to begin a request because it is shutting down."""
-    # The code alone may also mean that there are too many requests for now; then the way is kept.
+    # The code alone is not enough: it may also mean that the server has too many requests right now. In that case the
+    # way is kept.
     return error.code == OVERLOADED and isinstance(error.data, dict) and error.data.get("ending") is True
 
 
 def _lies_with_link(error: Exception) -> bool:
-    # A request that can't be written as JSON could not be sent on another way either.
+    # A plain `TransportError` about a request that was not sent means that the request can't be written as JSON, so it
+    # could not be sent on another way either.
     return isinstance(error, TransportError) and (error.sent or type(error) is not TransportError)

@@ -57,11 +57,12 @@ class FailoverLink:
     async def opened(self) -> AsyncIterator[Link]:
         """Keep a link to the server open while the block runs."""
         check_on_trio()
-        # Entering a block is a checkpoint (docs/design.md, rule 11), and opening a nursery is not.
+        # Entering an async context manager has to be a checkpoint (docs/design.md, rule 11), but opening a nursery is
+        # not one.
         await trio.lowlevel.checkpoint()
         async with background_nursery(self._end) as nursery:
-            # The tasks are counted here and not as they begin: if the block ends at once, the first task to end might
-            # seem to be the last.
+            # The tasks are counted before they start. If each task counted itself when it began, and the block ended at
+            # once, the first task to end might seem to be the last.
             self._running = len(self._ways)
             for way in self._ways:
                 nursery.start_soon(self._run, way, name=f"way to the server: {way.name}")
@@ -83,7 +84,8 @@ class FailoverLink:
         self._router.ways.advance(Phase.FINISHED)
         for way in self._ways:
             way.stop()
-        # The nursery cancels its tasks after this, and with them the links, whose last messages would be lost.
+        # When this method returns, the nursery cancels its tasks and with them their links, which would then lose their
+        # last messages.
         await self._ended.wait()
 
     async def _lose_patience(self) -> None:
@@ -95,12 +97,13 @@ class FailoverLink:
         with current_stopwatch().limit(self._settings.patience):
             await trio.sleep_forever()
         while router.ways.phase is Phase.CONNECTING:
-            # Both conditions are needed: when a link is lost, `carrier` is cleared at once, but its way notes the
-            # cause, which the text needs, only when its task has left the link.
+            # Both conditions are needed: when a link is lost, `carrier` is cleared at once, but the cause, which the
+            # message needs, is recorded only after the way's task has left the link.
             if router.ways.carrier is None and not any(way.state == "carrying" for way in self._ways):
                 tried = "; ".join(f"{way.name}: {_said(way)}" for way in self._ways)
                 text = f"no way to the server has worked within patience={self._settings.patience:g} seconds: {tried}"
-                # If a login is missing on every way, the user can do something about it.
+                # If every way failed because a login is missing, one of these errors is raised instead, because the
+                # user can act on it.
                 logins = [way.cause for way in self._ways if isinstance(way.cause, AuthorizationError)]
                 whole = len(logins) == len(self._ways)
                 router.give_up(another(logins[0]) if whole else TransportError(text))

@@ -26,9 +26,9 @@ class OpenLink:
         write: The writing half of the link.
         turn: A lock that the sending task holds, as some channels allow only one sender at a time.
         pause: The wait of the task that opened the link, cancelled when something changes; None while it does not wait.
-        send_nowait: Sends a message without waiting; None if the link can't.
-        receive_nowait: Takes a message without waiting; None if the link can't.
-        close_read: Closes the reading half in one step; None if the link can't.
+        send_nowait: Sends a message without waiting; None if the link has no such method.
+        receive_nowait: Takes a message without waiting; None if the link has no such method.
+        close_read: Closes the reading half in one step; None if the link has no such method.
     """
 
     def __init__(self, link: Link, scope: TimeLimit) -> None:
@@ -38,10 +38,10 @@ class OpenLink:
         self.pause: TimeLimit | None = None
         self._scope = scope
         self._sending: trio.CancelScope | None = None
-        # Many channels have these methods, but the interface of a channel does not require them.
+        # Many channels have `send_nowait` and `receive_nowait`, but trio's channel interfaces don't require them.
         self.send_nowait: Callable[[SessionMessage], None] | None = getattr(link.write, "send_nowait", None)
         self.receive_nowait: Callable[[], SessionMessage] | None = getattr(link.read, "receive_nowait", None)
-        # A link is given up in one step, without waiting, so only a `close` that is a plain function can be used.
+        # A link is given up in one step, without waiting, so only a synchronous `close` can be used.
         close_read = getattr(link.read, "close", None)
         self.close_read: Callable[[], object] | None = None if inspect.iscoroutinefunction(close_read) else close_read
 
@@ -53,10 +53,12 @@ class OpenLink:
         """
         taken = False
         try:
-            # The sender needs a scope here: it may be a task of the session, which is outside the scope of the link.
+            # Sending needs a scope of its own: the sender may be a task of the session, which is outside the scope of
+            # the link.
             with trio.CancelScope() as self._sending:
                 await self.write.send(item)
-                # `cancel_called` is not enough: it is also true if the link took the message just before.
+                # `taken` is needed because `cancel_called` is also true if the link took the message just before the
+                # cancellation.
                 taken = True
         finally:
             self._sending = None
@@ -89,8 +91,8 @@ class OpenLink:
                 items.append(self.receive_nowait())
         except (trio.WouldBlock, trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
             pass
-        # The session's reader may be waiting here without a scope (`Router.bound`). Closing a channel raises
-        # `ClosedResourceError` in the task that waits on it.
+        # The session's reader may be waiting on this channel without a cancel scope (see `Router.bound`). Closing the
+        # channel wakes it, by raising `ClosedResourceError` in its task.
         if self.close_read is not None:
             self.close_read()
         return items

@@ -26,7 +26,7 @@ class Switch:
         from_way: The name of the way that carried the session before.
         to_way: The name of the way that carries it now.
         cause: Why the previous way failed; None if the switch is planned.
-        planned: Whether this is the return to a better way, in which no call is lost.
+        planned: Whether the switch is the return to a better way, in which no call is lost.
     """
 
     from_way: str
@@ -57,7 +57,7 @@ class TransportStatus:
     """A snapshot of the ways to a client's server.
 
     Attributes:
-        ways: The ways to the server, the best first. A client whose target is not a list has one.
+        ways: The ways to the server, the best first. A client whose target is not a list has exactly one.
         switches: How many times the session has gone from one way to another.
         repeated: How many calls were repeated because of a failure.
         unknown: How many calls have raised `OutcomeUnknown`.
@@ -75,14 +75,15 @@ class TransportStatus:
 
 
 def _some_targets(given: Sequence[Any]) -> tuple[Any, ...]:
-    # `Sequence` would be too wide: a URL that was passed without a list is a sequence as well, of single letters.
+    # Accepting every `Sequence` would be too much: a URL that was passed without a list is a sequence as well, of
+    # single characters.
     if not isinstance(given, (list, tuple)):
         raise TypeError(f"the ways to a server must be a list of targets, got {type(given).__name__}")
     if not given:
         raise ValueError("a list of ways to a server needs at least one target, and this one is empty")
     for target in given:
         if isinstance(target, (list, tuple, FailoverParameters)):
-            raise TypeError("a list of ways to a server can't contain another list: put all targets into one")
+            raise TypeError("a list of ways to a server can't contain another list: put all targets into one list")
     return tuple(given)
 
 
@@ -94,11 +95,11 @@ class FailoverParameters:
     within ``check_after + check_timeout`` seconds.
 
     Attributes:
-        targets: The ways, the best first: targets of a `Client`, but no lists.
+        targets: A target for each way, the best first: anything that a `Client` accepts, except another list.
         on_switch: Called with a `Switch` whenever another way carries the session. It must be a sync function, and must
             not block.
         check_after: Seconds of silence after which the way in use is asked for a sign of life.
-        check_timeout: Seconds that this way then has to give one.
+        check_timeout: Seconds that the way in use has to give a sign of life when asked.
         attempt_timeout: Seconds that a way has to connect and give its first response. Each consecutive failure doubles
             this time, up to four times the value, so that a server that starts slowly gets enough time.
         head_start: Seconds for which a way is tried alone before the next one is tried as well.
@@ -112,9 +113,9 @@ class FailoverParameters:
         TypeError, ValueError: If an attribute is invalid.
     """
 
-    # All defaults are arbitrary. Silence of five seconds is common; five more are ample for a server that is merely
-    # busy. An attempt is shorter than `probe_timeout` (5 s), after which a client assumes that a silent server is a
-    # legacy one.
+    # The defaults are arbitrary choices, with two considerations. A link is often silent for five seconds, and five
+    # more are ample for a server that is merely busy. And `attempt_timeout` is shorter than `probe_timeout` (5 s),
+    # after which a client assumes that a silent server is a legacy one.
     targets: Sequence[Any] = attrs.field(converter=_some_targets)
     on_switch: Callable[[Switch], object] | None = attrs.field(
         default=None, kw_only=True, validator=validator(check_hook, sync=True)
@@ -125,7 +126,8 @@ class FailoverParameters:
     head_start: float = attrs.field(default=1.0, kw_only=True, validator=_GRACE)
     settle: float = attrs.field(default=10.0, kw_only=True, validator=_GRACE)
     patience: float = attrs.field(default=15.0, kw_only=True, validator=_GRACE)
-    # The attempts have no limit: a session may outlive any outage. `longest` bounds how late a recovery is noticed.
+    # The number of attempts is not limited, because a session may outlive any outage. `longest` bounds how late a
+    # recovery is noticed.
     backoff: Backoff = attrs.field(
         default=Backoff(first=0.25, longest=5.0, attempts=None),
         kw_only=True,

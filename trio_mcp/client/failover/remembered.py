@@ -1,4 +1,4 @@
-"""The history of a session, as far as it is needed to repeat calls and to restore the session on another link."""
+"""Remember as much of a session as is needed to repeat its calls and to restore it on another link."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ __all__ = ["ACKNOWLEDGED", "LEARNED", "Remembered"]
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 UPDATED: Final = "notifications/resources/updated"
 
-# Repeating these only sets what is set already, or opens a session that nothing else has used.
+# Repeating one of these methods only sets what is set already, or opens a session that nothing else has used.
 _HARMLESS: Final = frozenset({"initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 """Methods that may be repeated on another link, in addition to those that the method table marks as repeatable."""
 
 LEARNED: Final = frozenset({*_HARMLESS, "server/discover", "subscriptions/listen", "tools/list"})
 """Methods whose responses contain something to remember about the session."""
 
-# The capability of each list, and the key of its changes in the filter of a subscription.
+# For each notification, the capability that declares it, and the key that selects it in the filter of a subscription.
 _LISTS: Final = {
     "notifications/tools/list_changed": ("tools.listChanged", "toolsListChanged"),
     "notifications/prompts/list_changed": ("prompts.listChanged", "promptsListChanged"),
     "notifications/resources/list_changed": ("resources.listChanged", "resourcesListChanged"),
 }
 
-# Bounds on what is kept; all are arbitrary choices. If a subscription does not fit, it is not restored; if the name of
-# a tool does not fit, its calls are not repeated.
+# Limits on what is remembered; all are arbitrary choices. If a subscription does not fit, it is not restored; if the
+# name of a tool does not fit, calls of that tool are not repeated.
 MAX_TOOLS = 10_000
 MAX_URIS = 10_000
 MAX_BYTES = 1024 * 1024
-"""The greatest total length of the names of tools; the URIs may have as much again."""
+"""The greatest total length of the names of tools. The same limit applies separately to the URIs."""
 
 
 class _Names:
@@ -90,7 +90,7 @@ class Remembered:
         self._level: Any = None
         self._uris = _Names(MAX_URIS)
         self._repeatable_tools = _Names(MAX_TOOLS)
-        # The coverage of each open subscription of the modern era.
+        # The changes that the server has agreed to announce to each open subscription of the modern era, by request id.
         self._covered: dict[RequestId, dict[str, Any]] = {}
 
     # --- repeating -------------------------------------------------------------------------------------------------
@@ -102,7 +102,8 @@ class Remembered:
         method = request.method
         if item.retry or facts_of(method).repeatable or method in _HARMLESS:
             return True
-        # A tool that was never listed here is not repeated: according to the schema, both hints default to false.
+        # Calls of a tool that the session has never listed are not repeated: according to the schema, the hints that
+        # permit a repetition default to false.
         return method == "tools/call" and (request.params or {}).get("name") in self._repeatable_tools
 
     # --- learning --------------------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ class Remembered:
                 try:
                     self._open(read_initialize_result(result), params, modern=False)
                 except NegotiationError:
-                    pass  # the session finds that out itself
+                    pass  # the session reads the same result, and raises this error itself
             case "server/discover":
                 found = self.discovered(result)
                 if found is not None:
@@ -140,13 +141,14 @@ class Remembered:
         return None if answer is None or chosen is None else attrs.evolve(answer[1], revision=chosen)
 
     def _learn_tools(self, tools: object) -> None:
-        # The list may be one page of several, so a tool that it lacks keeps what was learned before.
+        # The list may be one page of several, so what was learned before about other tools is kept.
         for tool in tools if isinstance(tools, list) else ():
             name = tool.get("name") if isinstance(tool, dict) else None
             if not isinstance(name, str):
                 continue
             hints = tool.get("annotations")
-            # `is True`: nothing has validated these values, and a string must not permit a repetition.
+            # The test is `is True` because nothing has validated these values, and a string, for example, must not
+            # permit a repetition.
             harmless = isinstance(hints, dict) and (
                 hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
             )
@@ -165,7 +167,7 @@ class Remembered:
         assert self.server is not None
         if self.modern:
             return "server/discover", self._opening
-        # This is the revision that was agreed on; another one may have been offered first.
+        # The revision is the one that was agreed on; the session may have proposed another one first.
         return "initialize", {**self._opening, "protocolVersion": self.server.revision}
 
     def check_same(self, result: dict[str, Any]) -> None:
@@ -181,7 +183,7 @@ class Remembered:
             spoken = "no modern revision" if there is None else repr(there.revision)
             raise NegotiationError(f"its server speaks {spoken}, but the session speaks {self.server.revision!r}")
         ours, theirs = self.server.info or {}, there.info or {}
-        # The name alone decides: replicas may be upgraded one after another, so other versions are normal.
+        # Only the names are compared: replicas may be upgraded one after another, so a different version is normal.
         if ours.get("name") != theirs.get("name"):
             raise TransportError(
                 f"it leads to another server: {_shown(theirs)} instead of {_shown(ours)};"
@@ -210,18 +212,18 @@ class Remembered:
         """Record that the server has agreed to a subscription of the modern era.
 
         Returns:
-            None if the notification must be passed to the session. Otherwise the session has been told before, and the
-            list has the changes that it may have missed in between.
+            None if the notification must be passed to the session. Otherwise the session already knows of the
+            subscription, and the list has the notifications of changes that it may have missed in between.
         """
         params = notification.params or {}
         about, offered = params.get("_meta"), params.get("notifications")
         key = about.get(meta.SUBSCRIPTION_ID) if isinstance(about, dict) else None
-        # The session's ids are integers. `isinstance` would let true pass, which is equal to 1 as a key.
+        # The session's ids are integers. `isinstance` would accept True as well, which is equal to 1 as a key.
         if type(key) is not int or not isinstance(offered, dict):
-            return None  # malformed, which the session will report
+            return None  # the notification is malformed, which the session will report
         covered = self._covered.get(key)
-        # The session waits for the first acknowledgement. A second one is for a repeated request, of which the session
-        # knows nothing.
+        # The session is waiting for the first acknowledgement. A second one belongs to a repeated request, of which the
+        # session knows nothing.
         if covered is None:
             self._covered[key] = offered
             return None
@@ -239,5 +241,5 @@ class Remembered:
 
 
 def _shown(info: dict[str, Any]) -> str:
-    # The texts are shortened, because the server chose them.
+    # The texts are shortened, because the server chose them and they may have any length.
     return f"{str(info.get('name', 'a server without a name'))[:100]!r} {str(info.get('version', ''))[:100]}".rstrip()

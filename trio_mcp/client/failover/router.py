@@ -1,4 +1,4 @@
-"""The I/O of a link over several ways to a server: its two ends, and the reading and sending behind them.
+"""Receive and send a session's messages over several ways to its server, behind the two ends of a single link.
 
 `Ways` and `Traffic` decide what happens to each message, without waiting.
 """
@@ -43,12 +43,12 @@ class Router:
         self.bound = False
         self.changed = trio.Event()
         self._room = trio.lowlevel.ParkingLot()
-        # The wait for the next message; cancelling it has no effect once it has ended.
+        # The cancel scope of the wait for the next message. Cancelling it has no effect once the wait has ended.
         self._reading = trio.CancelScope()
         self._read_closed = False
 
     def notify(self) -> None:
-        """Wake everything that may have to act on a change."""
+        """Wake every task that may have to react to a change."""
         self.changed.set()
         self.changed = trio.Event()
         for carrier in self.ways.open:
@@ -67,7 +67,7 @@ class Router:
         self.free_reader()
 
     def free_reader(self) -> None:
-        """If only a message can end the session's wait, have the server asked for a sign of life."""
+        """If only a message can end the session's wait, make the server send one by asking it for a sign of life."""
         if self.bound and self.ways.carrier is not None:
             self.ways.suspect(self.ways.carrier)
 
@@ -79,12 +79,13 @@ class Router:
         if out is None:
             return
         try:
-            # A link that drains must not fill our memory: its task waits here, as the session's reader would.
+            # The messages of a link that drains must not fill our memory. So the link's task waits until the session
+            # has read some of them, as the session's own reader would.
             while len(self.traffic.arrived) >= BUFFER and carrier.lost is None:
                 await self._room.park()
         finally:
-            # If the link is lost during that wait, this task is cancelled, but the message is still passed on: if it is
-            # a response, its request is no longer in flight, so nothing else would end the call.
+            # If the link is lost while its task waits, the task is cancelled, but the message is still passed on: if it
+            # is a response, its request is no longer in flight, so nothing else would end the call.
             self.traffic.arrived.append(out)
             self._reading.cancel()
 
@@ -99,12 +100,14 @@ class Router:
                 continue
             item = None
             try:
-                # Without a scope, only closing the channel can end this wait, so `close_read` must be available.
+                # If no cancel scope is used, only closing the channel can end this wait, so `close_read` must be
+                # available.
                 if len(ways.open) == 1 and carrier.link.close_read is not None:
                     self.bound = True
                     item = await carrier.link.read.receive()
                 else:
-                    # The scope is cancelled when something else has come for the session, or another link carries.
+                    # The scope is cancelled when another message has arrived for the session, or another link has taken
+                    # over.
                     with trio.CancelScope() as self._reading:
                         item = await carrier.link.read.receive()
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
@@ -113,17 +116,18 @@ class Router:
                 if self.bound:
                     self.bound = False
                     if len(ways.open) > 1:
-                        self.notify()  # another link may be waiting for this
+                        self.notify()  # another link may be waiting for `bound` to become False
             if item is not None and (taken := ways.take(carrier, item)) is not None:
                 return taken
 
     async def _receive_arrived(self) -> SessionMessage | None:
         """Return a message that has arrived already; None if something has changed and the caller must look again."""
-        # The checkpoint comes first: if it were cancelled after a message has been taken, the message would be lost.
+        # The checkpoint comes first: if it were cancelled after a message had been taken, the message would be lost.
         await trio.lowlevel.checkpoint()
         if self._read_closed:
             raise trio.ClosedResourceError("this end of the link has been closed")
-        # Messages are delivered before the end: the last one may be the failure that `give_up` has left.
+        # The messages that have arrived are delivered before `EndOfChannel` is raised: the last one may be the failure
+        # that `give_up` has added.
         if self.traffic.arrived:
             return self._next_arrived()
         if self.ways.carrier is None:
@@ -144,7 +148,7 @@ class Router:
             try:
                 item = carrier.link.receive_nowait()
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                # The exception is not raised, or the session would mistake the loss of one way for that of the whole
+                # The exception is not passed on, or the session would mistake the loss of one way for that of the whole
                 # link.
                 self._ended(carrier, exc)
                 continue
@@ -153,7 +157,7 @@ class Router:
 
     def _ended(self, carrier: Carrier, exc: Exception) -> None:
         if self.ways.closing:
-            self.ways.carrier = None  # the session has closed its side, and the server follows
+            self.ways.carrier = None  # the session has closed its side, and then the server has closed its own
         else:
             orderly = isinstance(exc, trio.EndOfChannel)
             text = "the server closed the link" if orderly else f"the link is broken{detail(exc)}"
@@ -199,11 +203,12 @@ class Router:
             target.link.send_nowait(out)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             self._refused(target, exc)
-            # The sender then calls `send`, which waits for the next way; any other error would stop the sender.
+            # After `WouldBlock`, the sender calls `send`, which waits for the next way; any other error would stop the
+            # sender.
             raise trio.WouldBlock from None
         if type(out.message) is Request:
-            # The request is recorded afterwards, unlike in `hand_over`: nothing waits in between, so no response can
-            # have been read.
+            # Unlike in `hand_over`, the request is recorded only after it has been sent: there is no wait in between,
+            # so no response can have been read.
             target.in_flight[out.message.id] = out
         else:
             self._sent(target, out)
@@ -213,7 +218,8 @@ class Router:
         # The checkpoint comes before `_target` changes anything: if it is cancelled, nothing has been sent or
         # forgotten.
         await trio.lowlevel.checkpoint()
-        # Each pass looks again: during a wait, another link may have taken over, or the one that asked may be lost.
+        # Each pass chooses the link again: during a wait, another link may have taken over, or the link on which the
+        # server asked may have been lost.
         while (found := self._target(item)) is not None:  # noqa: ASYNC913 - each pass that does not return waits
             target, out = found
             if target is None or target.flushing:
@@ -232,14 +238,14 @@ class Router:
         Args:
             carrier: The link.
             item: The message, which is the session's or our own.
-            waits: Whether it is a request that is waiting to be repeated. It goes on waiting if the link does not take
-                it, and is not sent if it has been cancelled meanwhile.
+            waits: Whether the message is a request that is waiting to be repeated. Such a request goes on waiting if
+                the link does not take it, and is not sent if it has been cancelled meanwhile.
 
         Raises:
             trio.BrokenResourceError, trio.ClosedResourceError: If the link takes no more messages.
         """
         async with carrier.link.turn:
-            # The link may have been lost while this task waited for its turn.
+            # The link may have been lost while this task waited for the lock.
             if carrier.lost is not None:
                 return False
             if not self.traffic.begin_sending(carrier, item, waits=waits):
@@ -253,7 +259,8 @@ class Router:
 
     def _sent(self, carrier: Carrier, item: SessionMessage) -> None:
         self.traffic.sent(carrier, item)
-        # The link's task is waiting for messages, and would not notice that nothing is left to finish.
+        # The task of a draining link is waiting for messages, and would not notice by itself that nothing is left to
+        # finish.
         if carrier is self.ways.draining:
             carrier.link.wake()
 
@@ -283,11 +290,11 @@ class ReadEnd(trio.abc.ReceiveChannel[SessionMessage]):
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        # The session's reader calls this often, so the method is bound once.
+        # The session's reader calls `receive_nowait` often, so the method is bound only once.
         self.receive_nowait = router.receive_nowait
 
     def receive(self) -> Coroutine[Any, Any, SessionMessage]:
-        return self._router.receive()  # not awaited here, which would be one more step for each message
+        return self._router.receive()  # returned without `await`, which would cost one more step for each message
 
     def close(self) -> None:
         self._router.close_read()

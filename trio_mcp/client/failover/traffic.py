@@ -65,7 +65,7 @@ FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
 """The longest pause before a failed request is sent again on the same way to the server, in seconds.
 
-New calls wait as well, so it is short; and a way that is about to fail gets time to do so.
+The pause is short because new calls wait as well, but long enough that a way that is about to fail has time to do so.
 """
 
 MAX_QUESTIONS: Final = 4096
@@ -109,13 +109,13 @@ class Traffic:
         Args:
             carrier: The link.
             item: The message.
-            waits: Whether it is a request that is waiting to be repeated.
+            waits: Whether the message is a request that is waiting to be repeated.
 
         Returns:
             Whether to send it: a waiting request may have been cancelled meanwhile.
         """
         message = item.message
-        # Our own requests end with their link, so they are not recorded here.
+        # The failover's own requests end with their link, so they are not recorded as in flight.
         if not isinstance(message, Request) or message.id in carrier.own:
             return True
         if waits and self.waiting.pop(message.id, None) is None:
@@ -131,11 +131,12 @@ class Traffic:
         if request_id is None:
             return
         if not taken:
-            # A request that was not sent must not look as if the server might have acted on it.
+            # The request was not sent, so it must not look as if the server might have acted on it.
             carrier.in_flight.pop(request_id, None)
             if waits:
                 self.waiting[request_id] = item
-        # The link took the request and was lost before the sender ran again, which `end_link` could not know.
+        # The link took the request, and was lost before the sender ran again. `end_link` could not know whether it was
+        # sent.
         elif carrier.lost is not None and carrier.in_flight.pop(request_id, None) is not None:
             self.reclaim(carrier, item, carrier.lost)
 
@@ -163,9 +164,11 @@ class Traffic:
         assert isinstance(sent.message, Request)
         request_id = sent.message.id
         done = self.tries.get(request_id, 0)
-        # A subscription is repeated without a limit, as it is meant to outlast failures; `pause` keeps that slow.
+        # A subscription is repeated without a limit, as it is meant to outlast failures; `pause` keeps the repetitions
+        # slow.
         if done >= MAX_TRIES and not _lasts(sent):
-            # The call has not failed yet: if the whole way turns out to have failed, the next one may serve it.
+            # The call does not fail yet: if the whole way turns out to have failed, the request can be repeated on the
+            # next one.
             carrier.in_doubt[request_id] = (sent, failure)
             return False
         self.tries[request_id] = done + 1
@@ -174,7 +177,7 @@ class Traffic:
 
     def still_runs(self, sent: SessionMessage, code: int) -> bool:
         """Make a request wait once more if its last try may still be running; return whether it waits."""
-        # A session of the legacy era that is still running the request refuses another one with the same id.
+        # A legacy server that is still processing the last try refuses another request with the same id.
         assert isinstance(sent.message, Request)
         done = self.tries.get(sent.message.id, 0)
         if code != INVALID_REQUEST or not 0 < done <= 2 * MAX_TRIES:
@@ -205,11 +208,11 @@ class Traffic:
     def move_subscriptions(self, carrier: Carrier) -> None:
         """Make the subscriptions on a link wait for the next link, as they would not finish on this one."""
         for request_id, item in list(carrier.in_flight.items()):
-            # A subscription that is half sent moves when the link has taken it: see `Ways.end_sending`.
+            # A subscription that is half sent is moved after the link has taken it: see `Ways.end_sending`.
             if _lasts(item) and request_id != carrier.half_sent:
                 del carrier.in_flight[request_id]
                 self.waiting[request_id] = item
-                carrier.link.offer(_cancellation(request_id, "another way carries the subscription"))
+                carrier.link.offer(_cancellation(request_id, "the subscription has moved to another link"))
 
     # --- the end of a link -------------------------------------------------------------------------------------------
 
@@ -222,7 +225,7 @@ class Traffic:
     def end_link(self, carrier: Carrier, cause: Exception) -> None:
         """Take everything off a link that is lost: its requests are repeated or fail, and its questions end."""
         for request_id, item in list(carrier.in_flight.items()):
-            if request_id != carrier.half_sent:  # this one may not have been sent; `end_sending` finds out
+            if request_id != carrier.half_sent:  # a half-sent request may not have been sent; `end_sending` will know
                 del carrier.in_flight[request_id]
                 self.reclaim(carrier, item, cause)
         self.free_doubtful(carrier)
@@ -252,7 +255,7 @@ class Traffic:
         if notification.method == CANCELLED:
             return self._take_cancellation(carrier, item, notification)
         if notification.method == ACKNOWLEDGED:
-            self.tries.clear()  # including those of the subscription: it works, however often it had to be opened
+            self.tries.clear()  # the subscription works, however often it had to be opened
             missed = self.remembered.acknowledged(notification)
             if missed is not None:
                 self.arrived.extend(map(SessionMessage, missed))
@@ -263,7 +266,7 @@ class Traffic:
         request_id = (notification.params or {}).get("requestId")
         if not is_request_id(request_id):
             return item
-        # The server ends our subscription by cancelling it.
+        # In the modern era, a server ends a subscription by cancelling the request that opened it.
         ours = carrier.in_flight.get(request_id)
         if self.remembered.modern and ours is not None and _lasts(ours):
             del carrier.in_flight[request_id]
@@ -283,11 +286,11 @@ class Traffic:
         """Record which link a server's request came from, and give it an id that is not in use on another link."""
         known = request.id
         if self.remembered.modern or len(self.questions) >= MAX_QUESTIONS:
-            return item  # the session refuses it
+            return item  # unchanged: the session will refuse this request
         other = self.questions.get(known)
         if other is not None:
             if other[0] is carrier:
-                return item  # a second request with this id on the same link: the session refuses it
+                return item  # unchanged: a second request with this id on the same link, which the session will refuse
             # Each server numbers its own requests, so those of two links may well have the same id.
             known = self.own_id()
             item = attrs.evolve(item, message=attrs.evolve(request, id=known))
@@ -322,11 +325,11 @@ class Traffic:
             if message.method == CANCELLED:
                 return self._route_cancellation(item, message, carrier, draining)
             if message.method == INITIALIZED and carrier is not None and carrier.opened_here:
-                return None  # the server knows: we have opened its link
+                return None  # the failover itself sent this notification when it opened the session
         asked = _answered(message, item.related_request_id)
         if asked is None:
             return carrier, item
-        # Without an entry, the message belongs to a request that came over a link that has failed.
+        # If there is no entry, the message belongs to a request that came over a link that has failed.
         found = self.questions.get(asked)
         if found is None:
             return None
@@ -340,9 +343,9 @@ class Traffic:
         self.tries.pop(request_id, None)
         self.remembered.forget(request_id)
         if self.waiting.pop(request_id, None) is not None:
-            return None  # it is on no link now
-        # A cancellation may only name a request that is in progress (`basic/utilities/cancellation`), so it goes to the
-        # one link that has it.
+            return None  # the request was waiting, so no server has to be told
+        # A cancellation may only name a request that is in progress (`basic/utilities/cancellation`), so it is sent
+        # only on the link on which the request is in flight.
         for carrier in links:
             if carrier is not None and request_id in carrier.in_flight:
                 return carrier, item
@@ -354,8 +357,8 @@ class Traffic:
         """Record that a response or notification has been sent."""
         message = item.message
         if isinstance(message, Notification) and message.method == CANCELLED:
-            # The request is removed only now: if the link fails before the cancellation is sent, the request goes to
-            # `waiting`, and the next pass of `Router.send` removes it from there.
+            # The request is removed only after its cancellation has been sent: if the link fails before that, the
+            # request goes to `waiting`, and the next pass of `Router.send` removes it from there.
             carrier.in_flight.pop((message.params or {}).get("requestId"), None)  # type: ignore[arg-type]
         elif isinstance(message, (Response, ErrorResponse, Batch)):
             answered = _response_ids(message)

@@ -1,4 +1,4 @@
-"""Decisions about links: which one carries the session, which one drains, and when a way is given up.
+"""Decide which link carries the session, which one drains, and when a way to the server is given up.
 
 This module does no I/O. Nothing here waits, so a switch is one step: before it a request is in flight on one link,
 after it the request waits for the next, or its call has failed. `Traffic` has the states of the requests.
@@ -111,7 +111,7 @@ class Ways:
         self.carrier: Carrier | None = None
         self.draining: Carrier | None = None
         self.switches = 0
-        # The way that carried the session last, and why it failed.
+        # The name of the way that the session has left, and why, until another way takes over; otherwise None.
         self._left: tuple[str, Exception | None] | None = None
 
     def advance(self, phase: Phase) -> None:
@@ -135,11 +135,12 @@ class Ways:
             self._left = (before.name, None)
             self._drain(before)
         left, self._left = self._left, None
-        # This is set before any sender runs again: new calls must not overtake those that are waiting.
+        # `flushing` is set before any sender runs again, because new calls must not overtake those that are waiting.
         carrier.flushing = bool(self.traffic.waiting)
         if left is not None:
-            self.traffic.tries.clear()  # tries are counted for each way
-            # At a planned return the previous link is still open and read, so no announcement has been missed.
+            self.traffic.tries.clear()  # tries are counted separately for each way
+            # At a planned return, the previous link has been open and read until now, so no announcement has been
+            # missed.
             if not planned:
                 self.traffic.arrived.extend(map(SessionMessage, self.traffic.remembered.missed()))
             self._announce(Switch(left[0], carrier.name, left[1], planned))
@@ -152,7 +153,8 @@ class Ways:
         else:
             logger.warning("switched from %s to %s: %s", switch.from_way, switch.to_way, switch.cause)
         if self._on_switch is not None:
-            # The hook runs in the middle of a switch, which an error of the application must not leave unfinished.
+            # The hook runs in the middle of a switch. An error in the application's function must not leave the switch
+            # unfinished.
             try:
                 self._on_switch(switch)
             except Exception:
@@ -164,11 +166,13 @@ class Ways:
         self.traffic.move_subscriptions(carrier)
 
     def leave(self, carrier: Carrier, cause: Exception) -> None:
-        """Stop using a link for new requests, because its server refuses them or calls fail; those in flight finish."""
-        # A server that is shutting down refuses each new request, and only the first refusal is news.
+        """Stop using a link for new requests, because its server refuses them or calls fail; requests in flight still
+        finish."""
+        # A server that is shutting down refuses each new request. Only the first refusal matters, because after it the
+        # link no longer carries the session.
         if carrier is not self.carrier:
             return
-        if self.draining is not None:  # one drains at a time
+        if self.draining is not None:  # only one link may drain at a time
             self.lose(carrier, cause)
             return
         carrier.left = cause
@@ -189,18 +193,19 @@ class Ways:
         if carrier.lost is not None:
             return
         carrier.lost = cause
-        # The last messages may still contain responses to our own requests. Without an entry, these don't prove that
-        # the link works, which would make the requests in doubt fail.
+        # The last messages may still contain responses to the failover's own requests. Their entries are removed, so
+        # that such a response is not taken as proof that the link works: that would make the requests in doubt fail.
         carrier.own.clear()
         carrier.link.give_up()
         self.open.pop(carrier, None)
         if self.phase is Phase.FINISHED:
             return
-        # The last messages come before the requests in flight: a request whose response is here must not be repeated.
+        # The last messages are processed before the requests in flight: a request whose response is among them must not
+        # be repeated.
         for item in carrier.link.last_messages():
             message = item.message
             if type(message) is TransportFailure and message.request_id is None:
-                carrier.lost = cause = message.error  # this says more than a closed channel
+                carrier.lost = cause = message.error  # this error says more than that the channel was closed
                 break
             if (kept := self.take(carrier, item)) is not None:
                 self.traffic.arrived.append(kept)
@@ -214,8 +219,8 @@ class Ways:
         self._changed()
 
     def _flush_waiting(self) -> None:
-        # This may be the very link on which a request failed, but its task checks a link in doubt before it repeats
-        # anything on it.
+        # The carrier may be the very link on which a request has failed, but its task checks a link in doubt before it
+        # repeats anything on it.
         if self.carrier is not None and self.traffic.waiting:
             self.carrier.flushing = True
             self.carrier.link.wake()
@@ -226,7 +231,7 @@ class Ways:
         if carrier is self.draining:
             self.traffic.move_subscriptions(carrier)
         if carrier is self.draining or carrier.lost is not None:
-            # The next link may carry already, and may have found nothing waiting when it began.
+            # The next link may already carry the session, and may have found no waiting requests when it took over.
             self._flush_waiting()
             self._changed()
 
@@ -242,17 +247,19 @@ class Ways:
         for _, failure in carrier.in_doubt.values():
             assert isinstance(failure.message, TransportFailure)
             carrier.blamed = failure.message.error
-        # The failure is counted before the calls fail: if the link is left because of it, they are repeated on the
-        # next.
+        # The failure is counted before the calls fail: if the link is left because of the count, the calls are repeated
+        # on the next link.
         self._count_failure(carrier)
         if carrier.in_doubt:
             self.traffic.fail_doubtful(carrier)
-            # If the way's own task has read the sign of life, the session's reader is still waiting on a link.
+            # If the way's own task has read the sign of life, the session's reader is still waiting on a link, and has
+            # to be woken.
             self._changed()
 
     def _count_failure(self, carrier: Carrier) -> None:
         """Count a failure of calls on a link that has since given a sign of life; leave the link after too many."""
-        # All calls that have failed meanwhile count once: a connection that broke may have carried many.
+        # All calls that have failed since the last sign of life count as one failure: a single broken connection may
+        # have carried many calls.
         error, carrier.blamed = carrier.blamed, None
         if error is None or carrier is not self.carrier or self._alone:
             return
@@ -260,7 +267,7 @@ class Ways:
         if carrier.failed >= MAX_FAILED:
             carrier.failing = True
             cause = TransportError(
-                f"calls fail on it again and again, though it gives signs of life: {brief_cause(error)}"
+                f"calls on the link failed again and again, though it gave signs of life: {brief_cause(error)}"
             )
             cause.__cause__ = error
             self.leave(carrier, cause)
@@ -279,7 +286,7 @@ class Ways:
             return self._take_stray(carrier, item, message)
         if isinstance(message, ErrorResponse) and self._goes_back(carrier, sent, message.error):
             return None
-        # This is on the path of every call, and most need only this one look-up.
+        # Every response to a call takes this path, and most of them need only this one look-up.
         if sent.message.method in LEARNED and traffic.learn(sent, message):  # type: ignore[union-attr]
             self._changed()  # a better way may be waiting for the session to be open
         traffic.tries.pop(message.id, None)  # type: ignore[arg-type]
@@ -292,12 +299,13 @@ class Ways:
             return self._take_failure(carrier, item, message)
         if isinstance(message, Malformed):
             return self._take_malformed(carrier, item, message)
-        # Only what follows counts as received: a failure comes from our own end of the link, and garbage proves
-        # nothing, as a program that no longer works may respond to anything with a line of text.
+        # Failures and garbage do not count as received: a failure comes from our own end of the link, and garbage
+        # proves nothing, as a program that no longer works may respond to anything with a line of text.
         carrier.received += 1
         carrier.garbage = 0
         if isinstance(message, Notification):
-            # The link that carries announces everything that a spare link announces.
+            # A spare link's notifications are dropped, because the link that carries the session announces the same
+            # changes.
             if carrier in (self.carrier, self.draining) or carrier.lost is not None:
                 return self.traffic.take_notification(carrier, item, message)
             return None
@@ -320,7 +328,8 @@ class Ways:
             if again:
                 self._flush_waiting()
             return again
-        # Any request may be repeated here: a server that is shutting down refuses a request without beginning it.
+        # Any request may be repeated after this error: a server that is shutting down refuses a request without
+        # beginning it.
         self.traffic.repeat(sent)
         self._flush_waiting()
         self.leave(carrier, TransportError(error.message[:500]))
@@ -331,7 +340,7 @@ class Ways:
     ) -> SessionMessage | None:
         """Process a response to a request that is not in flight on this link."""
         if isinstance(message.id, str) and message.id.startswith(OWN):
-            # A late response has no entry, and nothing is waiting for it any more.
+            # A response that comes too late has no entry, and nothing is waiting for it any more.
             if message.id in carrier.own:
                 carrier.own[message.id] = message
                 carrier.link.wake()
@@ -346,13 +355,15 @@ class Ways:
         return self._if_carrying(carrier, item)
 
     def _if_carrying(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
-        # On the link that carries, such a message came after a cancellation or was never asked for; the session knows
-        # which. On another link, the request that the message is about has moved on, and ends elsewhere.
+        # On the link that carries the session, a message about a request that is not in flight came after a
+        # cancellation or was never asked for; the session knows which. On any other link, the request has been moved to
+        # another link, which brings its outcome.
         return item if carrier is self.carrier else None
 
     def _take_malformed(self, carrier: Carrier, item: SessionMessage, message: Malformed) -> SessionMessage | None:
         if message.code == INTERNAL_ERROR and message.id is None:
-            # The transport uses this for a report, for example that a notification was not accepted.
+            # A transport uses this code, without an id, to report a problem, for example that a notification was not
+            # accepted.
             logger.warning("%s: %s", carrier.name, message.reason)
             self.suspect(carrier)
             return None
@@ -384,7 +395,7 @@ class Ways:
             return self._if_carrying(carrier, item)
         traffic = self.traffic
         if traffic.remembered.server is None and rules_out(error):
-            # Nothing has worked on this way yet, so it is of no use, whatever the reason.
+            # Nothing has worked on this way yet, so it is given up, whatever the reason for the failure.
             traffic.waiting[request_id] = sent
             self.lose(carrier, error)
             return None
@@ -401,7 +412,7 @@ class Ways:
                 carrier.blamed = error
                 self.suspect(carrier)
             return item
-        # One exchange failed, and perhaps the whole way: the task of the way finds out.
+        # One exchange has failed, and perhaps the whole way has: the way's task checks that.
         self.suspect(carrier)
         if certainly_not_done(error) or traffic.remembered.may_repeat(sent):
             if traffic.try_again(carrier, sent, item):

@@ -1,4 +1,4 @@
-"""The lists of a group's servers: gathered from all of them at once, and remembered for looking up names and URIs."""
+"""Gather the lists of all servers of a group at once, and remember them for looking up names and URIs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ ItemT = TypeVar("ItemT")
 MAX_AT_ONCE = 16
 """How many servers are asked for a list at the same time: enough to hide latency without a burst of requests."""
 
-# Matching takes time in proportion to this, and stays within milliseconds.
+# The time that matching takes is proportional to the product of the lengths of the URI and the templates, and stays
+# within milliseconds.
 MAX_MATCH_WORK = 1_000_000
 """The limit per server when matching a URI: the length of the URI times the total length of the templates."""
 
@@ -99,10 +100,10 @@ class Catalog:
             named: dict[str, Any] = {}
             for item in items:
                 name = self._names.join(member.name, item.name)
-                # A server that lists a name twice gets one entry: the group's names must be unique.
+                # If a server lists a name twice, only its first item is used, because the group's names must be unique.
                 named.setdefault(name, item.model_copy(update={"name": name}))
             items = list(named.values())
-        # Only names and URIs are remembered, for look-ups; a list itself is never served from here.
+        # Only names and URIs are remembered, because only look-ups need them; each listing asks the servers again.
         member.lists[kind] = dict.fromkeys(getattr(item, key) for item in items)
         return items
 
@@ -123,24 +124,26 @@ class Catalog:
             try:
                 with about(server):
                     member = self._members.named(server)
-                    # Waiting for a server to come back does not count towards the limit: only requests do.
+                    # The client is waited for outside the limiter, so that a server that is not connected does not
+                    # delay requests to others.
                     client, _ = await self._members.client(server, {"timeout": timeout})
                     async with limiter:
                         found[server] = await get(member, client)
-            except (TypeError, ValueError) as exc:  # an invalid argument, which is the same for every server
+            # An argument is invalid. Every server gets the same ones, so the caller has made a mistake.
+            except (TypeError, ValueError) as exc:
                 mistakes.append(exc)
             except Exception as exc:
                 errors[server] = exc
 
-        # The names are copied: servers may be added and removed while the others are asked.
+        # The names are copied, because servers may be added and removed while others are being asked.
         asked = list(self._members.by_name) if servers is None else servers
-        # Without servers the nursery below would run no task that could notice a cancellation.
+        # If there are no servers, the nursery runs no task that could notice a cancellation.
         await trio.lowlevel.checkpoint_if_cancelled()
         async with trio.open_nursery() as nursery:
             for server in asked:
                 nursery.start_soon(ask, server)
         if mistakes:
-            # The error is raised rather than listed for each server: the caller made a single mistake.
+            # The caller made a single mistake, so the error is raised once rather than listed for each server.
             raise mistakes[0]
         return Listed(
             # Both dicts are in the order of the servers, not of their responses.
@@ -158,10 +161,10 @@ class Catalog:
         return self._names.join(server, name)
 
     def split(self, name: str) -> tuple[str, str]:
-        """Split a name of the group into the server's name and the item's name there; see `ClientGroup.split`."""
+        """Split a name used in the group into the server's name and the item's own name; see `ClientGroup.split`."""
         pair = self._names.split(name) if isinstance(name, str) else None
         if pair is None or pair[0] not in self._members.by_name:
-            raise LocalProtocolError(f"the group has no {name!r}{self._hint(name, 'tools', 'prompts')}")
+            raise LocalProtocolError(f"the group has no tool or prompt {name!r}{self._hint(name, 'tools', 'prompts')}")
         return pair
 
     async def find(self, name: str, what: str, timeout: Limit = USE_SESSION) -> tuple[str, str]:
@@ -180,7 +183,7 @@ class Catalog:
         if not isinstance(name, str):
             raise TypeError(f"a {what}'s name must be a string, got {name!r}")
         pair = self._names.split(name)
-        # A shortened name contains a hash, so its parts are known only from a list that was made here.
+        # A shortened name contains a hash, so its parts are known only if the group has made that name, while listing.
         if pair is None and self._names.is_shortened(name):
             await self.listed(f"{what}s", timeout)
             pair = self._names.split(name)
@@ -217,13 +220,14 @@ class Catalog:
             unknown.server = exc.server
             raise unknown from exc.__cause__
         except McpError as exc:
-            # The server may have been removed during the call.
+            # The server may have been removed from the group during the call.
             member = self._members.by_name.get(server)
             known = {} if member is None else member.lists.get(f"{what}s", {})
             # Servers report an unknown prompt with either code, but use INVALID_PARAMS for arguments as well, so a hint
             # is added only if the name is not listed.
             if what == "prompt" and exc.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and known and name not in known:
-                # The text is changed in place: the caller gets the server's own error, with its code and its data.
+                # The text is changed in place, so that the caller gets the server's own error, with its code and its
+                # data.
                 exc.message += did_you_mean(name, known)
             raise
 
@@ -238,10 +242,10 @@ class Catalog:
 
         Raises:
             McpError: If there is no such server.
-            LocalProtocolError: If there is more than one.
+            LocalProtocolError: If there is more than one such server.
         """
         connected = [name for name, member in self._members.by_name.items() if member.client is not None]
-        # Only servers that have not been asked yet are asked now: most look-ups send nothing.
+        # Only servers that have not listed their resources yet are asked first, so most look-ups send nothing.
         unknown = [name for name in connected if not self._members.by_name[name].lists.keys() >= set(BY_URI)]
         await self._learn(unknown, timeout)
         found = self._having(uri)
@@ -252,10 +256,10 @@ class Catalog:
             return found[0]
         if found:
             names = " and ".join(map(repr, found))
-            raise LocalProtocolError(f"the servers {names} all have {uri!r}; say which with server={found[0]!r}")
+            raise LocalProtocolError(f"the servers {names} all have {uri!r}; choose one with server={found[0]!r}")
         away = [repr(name) for name, member in self._members.by_name.items() if member.client is None]
-        asked = f"; not connected, so not asked: {', '.join(away)}" if away else ""
-        # This is an McpError, as a server's own error would be.
+        asked = f"; these servers were not asked, because they are not connected: {', '.join(away)}" if away else ""
+        # An `McpError` is raised because a server's own error would be one as well.
         raise McpError(
             INVALID_PARAMS,
             f"no server of the group lists {uri!r} or has a template that matches it{asked}; "
@@ -266,7 +270,8 @@ class Catalog:
         """Return the servers that list a URI or, if none does, those with a template matching it."""
         lists = {name: member.lists for name, member in self._members.by_name.items()}
         listing = [name for name, known in lists.items() if any(uri in known.get(kind, ()) for kind in BY_URI)]
-        # A listed URI is certain; a template may match by chance, so templates are used only if no server lists it.
+        # Templates are used only if no server lists the URI: a listed URI is certain, but a template may match by
+        # chance.
         return listing or [
             name for name, known in lists.items() if has_template(uri, known.get("resource_templates", ()))
         ]
@@ -277,8 +282,8 @@ class Catalog:
                 for kind in BY_URI:
                     await self._list_of(kind, member, client, timeout)
             except Exception:
-                # The server is marked as listed, so that the next look-up does not ask it again; `server_of` lists
-                # again if it finds nothing.
+                # The server is marked as listed, so that the next look-up does not ask it again; but if `server_of`
+                # finds nothing, it asks all servers again.
                 for kind in BY_URI:
                     member.lists.setdefault(kind, {})
                 raise
@@ -289,7 +294,7 @@ class Catalog:
 
 def has_template(uri: str, templates: Iterable[str]) -> bool:
     """Return whether a URI matches one of a server's templates."""
-    # The work is bounded, as the server chooses the templates.
+    # The work is limited, because the server chooses the templates.
     work = 0
     for text in templates:
         # The cheap test comes first: most templates are ruled out by their literal prefix.
@@ -303,5 +308,5 @@ def has_template(uri: str, templates: Iterable[str]) -> bool:
             if UriTemplate(text).match(uri) is not None:
                 return True
         except ValueError:
-            pass  # malformed, or ambiguous: its expansions can't be matched back
+            pass  # the template is malformed or ambiguous, so it can't be matched
     return False

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ClientGroup"]
 
 RECONNECT = Backoff(first=0.5, longest=60.0, attempts=None)
-"""The default delays between attempts to connect to a server. There is no last attempt, as a server may come back."""
+"""The default delays between attempts to connect to a server. The attempts never end, as a server may come back."""
 
 
 class ClientGroup(EnteredOnce):
@@ -63,17 +63,20 @@ class ClientGroup(EnteredOnce):
             raise TypeError(f"servers must map names to targets, got {type(servers).__name__}")
         of_clients = settings_of(ClientOptions)
         self._client_options: Any = {name: value for name, value in settings.items() if name in of_clients}
-        # Each client checks its own arguments, so that errors name the server.
+        # The arguments of the clients are not checked together: each client checks its own, so that errors name the
+        # server.
         own = {name: value for name, value in settings.items() if name not in of_clients}
         given = completed(GroupOptions, own)
         per_server = given["per_server"] or {}
-        # A misspelt name is refused: otherwise the server would silently be left without its options.
+        # An unknown name is refused: if it is misspelt, the server would silently be left without its options.
         for name in per_server:
             if name not in servers:
                 raise ValueError(f"per_server has options for {name!r}, but there is no such server")
-        # The members and the catalog share the names: a server that is removed takes its shortened names with it.
+        # `Members` and `Catalog` share the names, so that the shortened names of a server are forgotten when the server
+        # is removed.
         names = JoinedNames()
-        # ``auth`` is kept apart from the rest: a process, which takes none, may be in the same group.
+        # `auth` is kept apart from the other options, because the group may also have servers that are processes, which
+        # take no `auth`.
         self._auth = self._client_options.pop("auth", None)
         check_auth(self._auth)
         self._members = Members(
@@ -86,7 +89,8 @@ class ClientGroup(EnteredOnce):
         self._catalog = Catalog(self._members, names)
         self.clients: Mapping[str, Client] = ConnectedClients(self._members.by_name)
         for name, target in servers.items():
-            # This raises now, before anything is started, if an argument of one of the clients is invalid.
+            # If an argument of one of the clients is invalid, `Members.new` raises an error, before anything is
+            # started.
             options = per_server.get(name, {})
             self._members.new(name, self._authorized(target, options), {**self._client_options, **options})
 
@@ -124,8 +128,8 @@ class ClientGroup(EnteredOnce):
     async def aclose(self) -> None:
         """Close all connections, gracefully and at the same time, from any task. Closing again does nothing.
 
-        Pending calls raise `SessionClosed`. Closing takes as long as the slowest of the clients. When cancelled, the
-        clients are closed without waiting.
+        Pending calls raise `SessionClosed`. Closing takes as long as the slowest client needs. If the call is
+        cancelled, the clients are closed without waiting.
         """
         await self._members.aclose()
 
@@ -144,7 +148,7 @@ class ClientGroup(EnteredOnce):
             TypeError, ValueError: If an argument is invalid, or the group has a server of that name.
             LocalProtocolError: If the group has not been entered, or is closed.
 
-        When cancelled, the server is not added.
+        If the call is cancelled, the server is not added.
         """
         refuse_unknown(ClientGroup.add, client_options, ClientOptions)
         target = self._authorized(target, client_options)
@@ -156,8 +160,8 @@ class ClientGroup(EnteredOnce):
     async def remove(self, name: str) -> None:
         """Remove a server from the group and close its connection.
 
-        Calls waiting for the server raise `SessionClosed`. Its name can be used again at once. When cancelled, the
-        connection is closed without waiting.
+        Calls waiting for the server raise `SessionClosed`. Its name can be used again at once. If the call is
+        cancelled, the connection is closed without waiting.
 
         Raises:
             LocalProtocolError: If there is no such server.
@@ -179,7 +183,7 @@ class ClientGroup(EnteredOnce):
         return self._catalog.join(server, name)
 
     def split(self, name: str) -> tuple[str, str]:
-        """Return the server that a name of the group refers to, and the server's own name for the tool or prompt.
+        """Return the server that a name used in the group refers to, and the server's own name for the tool or prompt.
 
         Raises:
             LocalProtocolError: If the group has no such name, or it is a shortened one that has not been listed yet.
@@ -197,7 +201,7 @@ class ClientGroup(EnteredOnce):
         Returns:
             The tools, under their names in the group, and the errors of servers that returned no list.
 
-        When cancelled, every request is cancelled before this returns.
+        If the call is cancelled, every request is cancelled before this method returns.
         """
         return await self._catalog.listed("tools", timeout)
 
@@ -253,8 +257,8 @@ class ClientGroup(EnteredOnce):
 
         Further errors, which name the server, and cancellation are as in `Client.call_tool`.
         """
-        # This may list tools, to learn what a shortened name refers to. The server's client is looked up after that, as
-        # the connection may have been replaced meanwhile.
+        # `find` may list tools, to learn what a shortened name refers to. The server's client is looked up only after
+        # that, because the connection may have been replaced meanwhile.
         server, tool = await self._catalog.find(name, "tool", _patience(limits))
         with self._catalog.using(server, "tool", name):
             client, limits = await self._members.client(server, limits)
@@ -299,7 +303,7 @@ class ClientGroup(EnteredOnce):
         Returns:
             The resources by server, as their servers describe them, and the errors of servers that returned no list.
 
-        When cancelled, every request is cancelled before this returns.
+        If the call is cancelled, every request is cancelled before this method returns.
         """
         return await self._catalog.listed("resources", timeout)
 
@@ -371,9 +375,9 @@ class ClientGroup(EnteredOnce):
         """
         if isinstance(ref, PromptReference):
             server, name = await self._catalog.find(ref.name, "prompt", timeout)
-            # The reference is copied: the caller's own keeps the name in the group.
+            # The reference is copied, so that the caller's object keeps the name in the group.
             ref = ref.model_copy(update={"name": name})
-        # A URI template has no prefix of the group, so its server is looked up like that of a URI.
+        # A URI template has no prefix that names its server, so the server is looked up as for a URI.
         elif server is None and isinstance(ref, ResourceTemplateReference):
             server = await self._catalog.server_of(ref.uri, timeout)
         if server is None:

@@ -1,4 +1,4 @@
-"""The servers of a group: each has a task that keeps it connected, and calls wait for a server that may come back."""
+"""Keep each server of a group connected with a task of its own, and let calls wait for a server that may come back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ State: TypeAlias = Literal["connecting", "connected", "failed", "closed"]
 Require: TypeAlias = Literal["all", "any", "none"]
 
 LEAST_LEFT = 0.001
-"""The least time, in seconds, that a call gets when its server has come back at the last moment.
+"""The minimum time, in seconds, that is left for a call whose server came back at the last moment.
 
 An arbitrary choice.
 """
@@ -81,19 +81,19 @@ class Member:
         self.ended = trio.Event()
         self.lists: dict[str, dict[str, None]] = {}
         if isinstance(target, StdioServerParameters) and target.label is None:
-            target = attrs.evolve(target, label=name)  # several servers may write to the same terminal or log
+            target = attrs.evolve(target, label=name)  # several servers may write to one terminal or log
         self._target = target
-        # The client's notifications pass through here first: the catalog must not use lists that have changed.
+        # The client's notifications pass through `_heard`, so that the catalog does not use lists that have changed.
         self._options = {**options, "on_message": self._heard}
         self._on_message = options.get("on_message")
         self._reconnect = reconnect
         self._changed = changed
         self._client: Client | None = None
         self._scope = trio.CancelScope()
-        # This is set while connected: cancelling it closes the client gracefully.
+        # This scope is set while the client is connected. Cancelling it closes the client gracefully.
         self._serving: trio.CancelScope | None = None
         self._ending = False
-        # This client is discarded: making it raises now, in the caller's task, if an argument is invalid.
+        # This client is discarded. It is made so that an invalid argument raises an error now, in the caller's task.
         self._new_client()
         calls, timeout = (options.get("options") or SessionOptions()).calls, options.get("timeout", USE_SESSION)
         self.usual = calls if timeout is USE_SESSION else attrs.evolve(calls, timeout=timeout)
@@ -108,8 +108,8 @@ class Member:
         try:
             return Client(self._target, **self._options)
         except (TypeError, ValueError) as exc:
-            # This raises a new exception of the same kind, with the server's name; subclasses may have other
-            # constructors.
+            # A new exception is raised, as its text must name the server. It has a base type, as subclasses may have
+            # other constructors.
             kind = TypeError if isinstance(exc, TypeError) else ValueError
             raise kind(f"server {self.name!r}: {exc}") from None
 
@@ -130,40 +130,42 @@ class Member:
                 await self._stay_connected()
         finally:
             self._client = None
-            # The status changes even after a cancellation: calls that wait for this server must not wait any longer.
+            # The status changes even after a cancellation, because calls that wait for this server must not wait any
+            # longer.
             self._become(ServerStatus("closed", self.status.cause))
             self.ended.set()
 
     def ask_to_end(self) -> None:
         """Close the connection gracefully, or give up connecting; `ended` is set when that is complete."""
         self._ending = True
-        # While connected, only the wait inside `async with Client` is ended, so that the client is closed gracefully.
-        # Otherwise there is nothing to close.
+        # While the client is connected, only the wait inside `async with Client` is cancelled, so that the client is
+        # closed gracefully. Otherwise the whole task is cancelled, as there is nothing to close.
         (self._serving or self._scope).cancel("the server is being removed from its group")
 
     def end_now(self) -> None:
         """Close the connection without waiting."""
         self._ending = True
-        self._scope.cancel("the group is left")
+        self._scope.cancel("the group has ended")
 
     async def _stay_connected(self) -> None:
         failures = 0
         while not self._ending:
             self._become(ServerStatus("connecting", self.status.cause))
-            # This is infinite until the client is connected, so that a failed attempt never counts as a connection that
-            # lasted.
+            # The time is infinite until the client is connected, so that a failed attempt never counts as a connection
+            # that lasted.
             connected_at = math.inf
             try:
                 async with self._new_client() as client:
                     connected_at = trio.current_time()
                     await self._serve(client)
-                # Without a cause the program has closed the client itself, through `clients`.
+                # A missing cause means that the program has closed the client itself, through `ClientGroup.clients`.
                 cause = client.session.close_cause or SessionClosed("the client was closed")
-            # A custom transport may raise anything, which must cost this server alone, and not the group.
+            # A custom transport may raise any exception, which must affect only this server, and not the group.
             except Exception as exc:
                 cause = exc
             finally:
-                # From here on `ask_to_end` has to cancel the whole task: a scope that has been left cancels nothing.
+                # The block has been left, so `ask_to_end` must not use its scope any more, but has to cancel the whole
+                # task.
                 self._client = self._serving = None
             # The server was removed while it was connected or connecting, which is not a failure to report.
             if self._ending:
@@ -171,9 +173,9 @@ class Member:
             # Only a connection that lasted resets the delays: a server that crashes right after connecting would
             # otherwise be restarted every half second.
             failures = 0 if trio.current_time() - connected_at >= self._reconnect.longest else failures
-            # An invalid entry of a configuration stays invalid, as it is read only once; and a person must not be asked
-            # to sign in again and again. In all other cases there is a delay, with jitter, so that servers that were
-            # lost together don't all come back at once.
+            # There is no further attempt after two kinds of failure: an invalid entry of a configuration stays invalid,
+            # as it is read only once; and a person must not be asked to sign in again and again. In all other cases
+            # there is a delay, with jitter, so that servers that were lost together don't all come back at once.
             final = isinstance(cause, ConfigError) or asks_anew(cause)
             delay = None if final else self._reconnect.wait(failures, random.random)
             await self._fail(cause, delay)
@@ -184,7 +186,7 @@ class Member:
             self._client = client
             self.forget_resources()  # a restarted server may offer other resources
             self._become(ServerStatus("connected"))
-            # This is the only wait inside the client's block; the loss of the server or `ask_to_end` ends it.
+            # This is the only wait inside the client's block. The loss of the server ends it, and so does `ask_to_end`.
             await client.session.wait_closed()
 
     async def _fail(self, cause: Exception, delay: float | None) -> None:
@@ -193,13 +195,13 @@ class Member:
         retry_at = None if delay is None else trio.current_time() + delay
         logger.debug("server %r failed: %s", self.name, cause)
         self._become(ServerStatus("failed", cause, retry_at))
-        # If there is no further attempt, the task still waits here: the server stays in the group, with its status,
-        # until it is removed.
+        # If there is no further attempt, the task waits forever: the server stays in the group, with its status, until
+        # it is removed.
         await trio.sleep_until(math.inf if retry_at is None else retry_at)
 
     def _become(self, status: ServerStatus) -> None:
-        # "failed" and "closed" also end the first attempt; `first_failure` is None only if it succeeded or was given
-        # up.
+        # Every status except "connecting" ends the first attempt. `first_failure` is None only if that attempt
+        # succeeded or was given up.
         if status.state != "connecting" and not self.tried:
             self.tried, self.first_failure = True, status.cause
         self.status = status
@@ -218,7 +220,7 @@ class Member:
             seconds = max(0.0, status.retry_at - trio.current_time())
             error = TransportError(f"is not connected; the next attempt is in {seconds:.1f} s" + _because(status.cause))
         error.server = self.name
-        # The member keeps the cause of the last failure, so each call gets a new error with that cause.
+        # Each call gets a new error. The last failure, which the member keeps, is only its cause.
         error.__cause__ = status.cause
         return error
 
@@ -257,7 +259,7 @@ class Members:
         self._closing = False
 
     def named(self, name: str) -> Member:
-        """Return the server with a name.
+        """Return the server of a name.
 
         Raises:
             LocalProtocolError: If there is no such server.
@@ -276,11 +278,11 @@ class Members:
             self._nursery = nursery
             members = list(self.by_name.values())
             for member in members:
-                # The program's task tree shows this name.
+                # The name is shown in the program's task tree.
                 nursery.start_soon(member.run, name=_task_name(member))
             await self._first_attempts(members)
             failures = {member.name: member.first_failure for member in members if member.first_failure is not None}
-            # A group without servers does not fail here: it may be filled later, with `add`.
+            # A group without servers does not fail: servers may be added later.
             if self._require == "any" and len(failures) == len(members) > 0:
                 raise _none_of(failures)
             yield
@@ -292,7 +294,7 @@ class Members:
             Exception: The failure of an attempt, if ``require`` can't be met because of it.
         """
         await trio.lowlevel.checkpoint()
-        # The loop is woken at each change of status; its list of members is fixed, so that a server added meanwhile
+        # The loop is woken at each change of status. The list of members is fixed, so a server that is added meanwhile
         # does not count.
         while self._require != "none":
             if self._require == "all":
@@ -305,14 +307,14 @@ class Members:
 
     async def aclose(self) -> None:
         """Close all connections; see `ClientGroup.aclose`."""
-        # Closing before entering changes nothing: the group can still be entered.
+        # Closing a group before it is entered changes nothing: it can still be entered.
         self._closing = self._nursery is not None
         await self._end(list(self.by_name.values()))
 
     async def _end(self, members: Iterable[Member]) -> None:
         if self._nursery is None:
             members = []  # the group was never entered: there are no tasks to end
-        # Ask all of them before waiting for any: closing takes as long as the slowest, not as all together.
+        # All servers are asked before any is waited for, so that closing takes only as long as the slowest server.
         for member in members:
             member.ask_to_end()
         try:
@@ -320,7 +322,8 @@ class Members:
             for member in members:
                 await member.ended.wait()
         except trio.Cancelled:
-            # Their tasks are in the group's nursery, which the cancellation of `remove` does not reach.
+            # The members' tasks are in the group's nursery, so they are not cancelled along with the task that called
+            # `remove`.
             for member in members:
                 member.end_now()
             raise
@@ -346,15 +349,15 @@ class Members:
         member = self.new(name, target, options)
         self._nursery.start_soon(member.run, name=_task_name(member))
         try:
-            # With `require="any"` or `"none"` a failure does not raise here: the server stays in the group and is tried
-            # again.
+            # With `require="any"` or `"none"`, `add` does not raise if the attempt fails: the server stays in the group
+            # and is tried again.
             await self._first_attempts([member])
-            # The server was removed, or the group was closed, during the first attempt.
+            # The state is "closed" if the server was removed, or the group was closed, during the first attempt.
             if member.status.state == "closed":
                 raise member.down()
         except BaseException:
             member.end_now()
-            # While this waited, the server may have been removed and another one added under its name: that one stays.
+            # During the wait, the server may have been removed and another one added under its name, which must stay.
             if self.by_name.get(name) is member:
                 self._drop(name)
             raise
@@ -375,7 +378,7 @@ class Members:
         if self._on_status is not None:
             try:
                 self._on_status(member.name, member.status)
-            except Exception:  # a callback of the program must not end the task that keeps a server connected
+            except Exception:  # the program's callback must not end the task that keeps a server connected
                 logger.exception("on_status failed")
 
     async def client(self, name: str, limits: CallLimits) -> tuple[Client, CallLimits]:
@@ -398,8 +401,8 @@ class Members:
         client = await self._wait_for(member, min(self._max_wait, whole.patience))
         if whole.total_timeout is None:
             return client, limits
-        # The wait does not count for `timeout`, which is for a single response. On a busy machine, nothing may be left
-        # of the total by now.
+        # The wait does not count towards `timeout`, which is for a single response. On a busy machine, the wait may
+        # have used up all of `total_timeout`.
         left = max(began + whole.total_timeout - trio.current_time(), LEAST_LEFT)
         return client, {**limits, "total_timeout": left}
 
@@ -408,12 +411,13 @@ class Members:
             raise LocalProtocolError("the group is not connected: use it as `async with ClientGroup(...) as group:`")
         deadline = trio.current_time() + most
         with trio.move_on_at(deadline):
-            # The status is checked at each change: once the next attempt is after the deadline, waiting is pointless.
+            # The status is checked at each change, because waiting is pointless once the next attempt is after the
+            # deadline.
             while not _is_hopeless(member.status, deadline):
                 if (client := member.client) is not None:
                     return client
                 await self._changed.park()
-        # The deadline has passed, or waiting until then can't help; either way the status says why.
+        # Either the deadline has passed, or waiting until then can't help. The status says why in both cases.
         raise member.down()
 
 
@@ -428,7 +432,7 @@ class ConnectedClients(Mapping[str, Client]):
         if member is None:
             raise KeyError(f"there is no server {name!r} in the group{did_you_mean(name, self._members)}")
         if member.client is None:
-            # A mapping must raise KeyError; its text says why the server is missing.
+            # A mapping must raise KeyError for a missing key; the text says why the server is missing.
             raise KeyError(str(member.down()))
         return member.client
 
@@ -472,5 +476,5 @@ def _plain_text(cause: Exception) -> str:
     """Return an exception's message without the name of the server."""
     if not isinstance(cause, TrioMcpError):
         return f"{type(cause).__name__}: {cause}"
-    # The message that quotes the exception already names the server.
+    # The name is removed, because the message that quotes the exception already names the server.
     return str(cause).removeprefix(f"server {cause.server!r}: ")

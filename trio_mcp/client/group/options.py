@@ -14,7 +14,7 @@ __all__ = ["GroupOptions"]
 
 
 class GroupOptions(ClientOptions, total=False):
-    """The keyword arguments of a `ClientGroup`: those of `ClientOptions`, which apply to every server, and these.
+    """The keyword arguments of a `ClientGroup`: its own, and those of `ClientOptions`, which apply to every server.
 
     Attributes:
         require: What entering waits for. ``"all"``: every server must connect, or entering raises what connecting to

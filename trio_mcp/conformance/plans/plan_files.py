@@ -1,4 +1,4 @@
-"""Plan files, which `trio-mcp check` writes for failures, and `trio-mcp replay` runs again."""
+"""Reads and writes plan files, which `trio-mcp check` makes for failures, and `trio-mcp replay` runs again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def write_plan_files(report: CheckReport, folder: str | Path) -> list[Path]:
 
 def _as_json(outcome: Outcome, report: CheckReport) -> dict[str, Any] | None:
     failure = outcome.failure
-    # The plan of a client's failure is a server, which can't be replayed to the client.
+    # For a client's failure, the plan is the script of a server, and there is no command that replays it.
     if failure is None or isinstance(failure.plan, Script):
         return None
     return {
@@ -80,13 +80,14 @@ def read_plan_file(path: str | Path) -> PlanFile:
         TranscriptError: If the file can't be read, or is not a plan file.
     """
     value = dict(read_object(path))
-    # Whether the rule still exists is not checked here: the file is valid either way, and only a replay needs the rule.
+    # Reading a plan file does not check whether the rule still exists: the file is valid either way, and only a replay
+    # needs the rule.
     if value.pop(FORMAT, None) != "plan" or value.pop("version", None) != VERSION:
         raise TranscriptError(f"{path}: this is not a plan that this version of trio-mcp has written")
     if value.get("revision") not in REVISIONS or not isinstance(value.get("rule"), str):
         raise TranscriptError(f"{path}: the file must name a rule, and one of the revisions {', '.join(REVISIONS)}")
     try:
-        # Each part is taken out, so that only the other facts in the file are left at the end.
+        # Each known part is removed from `value`, so that only the other facts in the file are left at the end.
         plan = plan_from_json(value.pop("plan", None))
     except ValueError as exc:
         raise TranscriptError(f"{path}: {exc}") from None

@@ -25,14 +25,14 @@ from trio_mcp.testing.strategies.schemas import CannotGenerate, simplest
 __all__ = ["ShownRun", "Shrinker"]
 
 MOST_RUNS: Final = 150
-"""How often a target is run, at most, to find a simpler plan (arbitrary)."""
+"""The maximum number of times that a target is run to find a simpler plan (arbitrary)."""
 
 REPEATS: Final = 5
-"""How often the simplest plan is run again, to say how reliably it breaks the rule (arbitrary)."""
+"""How many times the simplest plan is run again, to say how reliably it breaks the rule (arbitrary)."""
 
 INSISTENT: Final = 3
-"""How often a plan is tried before it counts as one that does not break the rule, if the failure does not show on every
-run (arbitrary)."""
+"""How many times a plan is tried before it is taken not to break the rule, if the failure does not show on every run
+(arbitrary)."""
 
 SLOW: Final = 0.1
 """If opening a connection takes more than this many seconds, smaller plans are tried on one connection first
@@ -64,17 +64,18 @@ class Shrinker:
     """Finds the smallest plan that breaks a rule.
 
     Args:
-        connect: Returns a new runner with an open connection, the handshake and the listing done.
+        connect: Returns a new runner with an open connection, on which the handshake and the listing are done.
         rule: The rule that was broken.
         schemas: The input schemas of tools by name, so that valid arguments stay valid.
-        slow: Methods, each with the name or URI of a call that takes long; such calls are left out first.
+        slow: The calls that take a long time, each as its method and its name or URI; steps that make them are left out
+            first.
         seconds: The time, in seconds, that the search may take; no run begins later.
-        until: When a run that is under way is cut short, on Trio's clock.
-        patience: When a run is cut short, a request without a response counts as unanswered after this many seconds.
+        until: The time, on Trio's clock, at which a run that is under way is cut short.
+        patience: When a run is cut short, a request that has waited at least this many seconds counts as unanswered.
         quiet: Seconds to wait for late messages after a plan.
 
     Attributes:
-        undecided: The problems in these runs that are not about the rule, one sentence each.
+        undecided: Problems seen in these runs other than the broken rule, one sentence each.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Shrinker:
         self._opening = 0.0
         self._best: ShownRun | None = None
         self._running: PlanRunner | None = None
-        self._connecting: float | None = None  # since when a connection is being opened
+        self._connecting: float | None = None  # when opening a connection began; None if none is being opened
         self._shared: contextlib.AsyncExitStack | None = None
         self._bench: PlanRunner | None = None
         self._prologue: list[Event] = []
@@ -116,12 +117,13 @@ class Shrinker:
 
         Args:
             first: The run in which the failure was first seen.
-            before: The plans that ran on the same connection before that.
+            before: The plans that ran on the same connection before that run.
             revision: The revision spoken.
             example: The number of the example that was run.
         """
         self._best = None
-        # A target that has fallen silent makes a single run last as long as all its waits.
+        # The time is limited from outside the runs, because with a target that no longer responds even a single run
+        # lasts as long as all its waits together.
         with self._in_time():
             best = await self._confirmed(first, before)
             if best is not None:
@@ -132,26 +134,27 @@ class Shrinker:
         seen = of = 0
         with self._in_time():
             # The plan is run at least once, even if no time is left: a failure that is seen again weighs more. A plan
-            # that needs several tries to show it is run more often, so that the rate means something.
+            # that needs several tries to show the failure is run more often, so that the rate means something.
             while of < REPEATS * self._tries and (of == 0 or self._spent < 1):
                 again = await self._run(smaller.plan, probe=smaller.probed)
                 of += 1
                 if again is not None:
                     seen, smaller = seen + 1, again
-        # If there was no time for that, the run that showed the failure counts.
+        # If the time was up before the plan was run again, the run that showed the failure counts.
         return _failure(smaller, revision, example, seen, of) if of else _failure(smaller, revision, example, 1, 1)
 
     async def _smaller(self, best: ShownRun) -> ShownRun:
         """Return the run of the smallest plan found that shows the failure on a fresh connection."""
         if self._opening > SLOW:
-            # One connection is tried first, which is much quicker, if the fault shows there again and again.
+            # If the fault shows again and again on a single connection, the search begins on that connection, which is
+            # much quicker.
             smaller: ShownRun | None = None
             async with contextlib.AsyncExitStack() as self._shared:
                 if all([await self._shows(best.plan, probe=best.probed) for _ in range(2)]):
                     smaller = await self._simpler_steps(await self._fewer_steps(best))
             self._shared = self._bench = None
-            # Fresh connections come next: state that a target keeps for the life of a connection may have been in the
-            # way.
+            # Fresh connections are tried next: on the shared one, state that the target keeps for a connection may have
+            # hidden a smaller plan.
             if smaller is not None:
                 best = await self._run(smaller.plan, probe=smaller.probed) or best
         return await self._simpler_steps(await self._fewer_steps(best))
@@ -178,7 +181,7 @@ class Shrinker:
 
     @property
     def _spent(self) -> float:
-        """The share of the available time that has passed; 1 is all of it."""
+        """The share of the available time that has passed; 1 means all of the time."""
         return (clock.perf_counter() - self._began) / self._seconds
 
     @property
@@ -192,8 +195,8 @@ class Shrinker:
         try:
             if self._shared is not None:
                 if self._bench is None or not self._bench.talks[0].is_open:
-                    # A plan may end the connection that is shared. The ended one is closed with the others, at the end
-                    # of the search.
+                    # A plan may have ended the shared connection, so a new one is opened. The ended one is closed with
+                    # the others, at the end of the search.
                     self._bench = await self._shared.enter_async_context(self._connect())
                     self._prologue = list(self._bench.tape.events)
                 self._bench.forget()
@@ -211,10 +214,10 @@ class Shrinker:
                 await self._play(runner, plan, probe)
         except TrioMcpError:
             self._runs += 1
-            return None  # the target can't be reached now; a later run finds out whether it can be again
-        # The run is counted only now, as one that was cut short does not show that the rule is kept.
+            return None  # The target can't be reached, at least for now; a later run may succeed.
+        # The run is counted only now, because a run that was cut short does not show that the rule is kept.
         self._runs += 1
-        # By now the end of the connection is among the events, and some rules judge it.
+        # The events now include the end of the connection, which some rules judge.
         shown = self._shown(plan, runner.tape.events, since, probe)
         # The last run that showed the failure is kept: it had a fresh connection, and the smallest plan so far.
         self._best = shown or self._best
@@ -237,8 +240,8 @@ class Shrinker:
         found = first_broken(self._rule, events, since)
         if found is None:
             return None
-        # Events after the verdict's event are noise, unless the verdict is about something that never came, and needs
-        # the rest.
+        # Events after the verdict's event are noise, unless the verdict is about a message that never came, and so
+        # depends on all of them.
         shown = events[: _place(events, found.event) + 1]
         return ShownRun(plan, tuple(events if first_broken(self._rule, shown, since) is None else shown), found, probe)
 
@@ -254,15 +257,16 @@ class Shrinker:
         quick = tuple(step for step in first.plan if not self._is_slow(step))
         if quick and quick != first.plan and (shown := await self._shows(quick, probe=False)) is not None:
             return shown
-        # Each size is tried once before any is tried again: most faults repeat, and three runs of each would use up the
-        # time.
+        # Each number of earlier plans is tried once before any is tried again: most faults repeat, and three runs for
+        # each number would use up the time.
         for tries in (1, INSISTENT):
             self._tries = tries
             for count in BEFORE:
-                # The size before this one already reached back to the first plan.
+                # The number before this one already included all earlier plans.
                 if count and count // 4 >= len(before):
                     break
-                # A wait follows each plan, as the runner settles one before the next begins.
+                # Each plan is followed by a wait for its responses, as in the original run, where each plan was settled
+                # before the next began.
                 earlier = [step for plan in before[-count:] for step in (*plan, AwaitResponses())] if count else []
                 # A probe is one more request in the exchange that is shown, so it is only made where the fault needs
                 # it.
@@ -285,7 +289,7 @@ class Shrinker:
             while at < len(best.plan) and self._may_run:
                 plan = best.plan[:at] + best.plan[at + size :]
                 if plan and (shown := await self._shows(plan, probe=best.probed)) is not None:
-                    # `at` stays the same: the next piece has moved there.
+                    # `at` stays the same, because the next piece has moved to that index.
                     best, smaller = shown, True
                 else:
                     at += size
@@ -302,7 +306,7 @@ class Shrinker:
         improved = True
         while improved and self._may_run:
             improved = False
-            # Steps are replaced here and never taken out, so their places stay the same.
+            # Steps are only replaced and never removed, so their indexes stay the same.
             for at in range(len(best.plan)):
                 for simpler in self._simpler(best.plan[at]):
                     if not self._may_run or simpler == best.plan[at]:
@@ -318,8 +322,8 @@ class Shrinker:
         match step:
             case Ask():
                 if step.style or step.token or step.meta or step.headers:
-                    # All four are reset together first: most often none of them matters, and then one run takes the
-                    # place of four.
+                    # The four attributes are reset together first: most often none of them matters, and then one run
+                    # does the work of four.
                     yield attrs.evolve(step, style=0, token=False, meta={}, headers={})
                     yield from _each_reset(step, style=0, token=False, meta={}, headers={})
                 if step.method in ("tools/call", "prompts/get"):
@@ -338,13 +342,13 @@ class Shrinker:
             yield from _each_reset(step, connection=0)
 
     def _simpler_arguments(self, step: Ask) -> Iterator[Any]:
-        """Yield simpler arguments for a call; if its own are valid, only valid ones."""
+        """Yield simpler arguments for a call; if its original arguments are valid, only valid ones."""
         params = step.params or {}
         given = params.get("arguments")
         if not given:
             return
-        # Valid arguments stay valid: a server that breaks a rule over a good call has another fault than one that does
-        # so over a bad one, though the rule may be the same.
+        # Valid arguments stay valid: a server that breaks a rule on a valid call has a different fault from one that
+        # breaks it on an invalid call, though the rule may be the same.
         valid: SchemaValidator | None = None
         if step.method == "tools/call" and (schema := self._schemas.get(str(params.get("name")))) is not None:
             try:
@@ -354,7 +358,7 @@ class Shrinker:
                 return
             if valid.problem(given) is not None:
                 valid = None
-            # Only smaller values are tried, since otherwise two values could replace each other in turns.
+            # Only smaller values are tried, since otherwise two values could replace each other forever.
             elif _size(least) < _size(given):
                 yield least
         for simpler in _simpler_values(given):
@@ -403,7 +407,7 @@ def _place(events: Sequence[Event], event: Event) -> int:
     """Return the index in a transcript of an event, or of the batch that contains it."""
     found = next((at for at, each in enumerate(events) if each is event), None)
     if found is None:
-        # A message of a batch is an event that the history has made; it has the time and the kind of the batch.
+        # For each message of a batch, the history makes an event with the time and the kind of the batch's own event.
         found = next((at for at, each in enumerate(events) if (each.time, each.kind) == (event.time, event.kind)), None)
     return len(events) - 1 if found is None else found
 

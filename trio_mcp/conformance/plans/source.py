@@ -28,11 +28,11 @@ CALLING: Final = ("call-tool", "read-resource", "read-template", "get-prompt")
 
 MOST_MOVES: Final = 6
 MOST_STEPS: Final = 25
-"""The most steps of a plan; it interleaves at most `MOST_MOVES` moves (arbitrary)."""
+"""The maximum number of steps in a plan, which interleaves at most `MOST_MOVES` moves (arbitrary)."""
 
 SMALLEST, LARGEST = 4, 256
-"""The fewest and the most values of a move that are drawn at once; the number grows with use, since most checks are
-short (arbitrary)."""
+"""The minimum and the maximum number of values of a move that are drawn at once; the number grows with use, since most
+checks are short (arbitrary)."""
 
 SHARE: Final = 0.7
 """The share of new calls that is aimed at among the requests in plans (arbitrary)."""
@@ -50,11 +50,11 @@ DEAR, SPACE = 0.05, 10
 """If opening a connection takes more than ``DEAR`` seconds, at most one plan in ``SPACE`` opens one (arbitrary)."""
 
 ATTEMPTS: Final = 5
-"""How often a move is drawn, at most, to find calls that were not made before (arbitrary)."""
+"""The maximum number of times that a move is drawn to find calls that were not made before (arbitrary)."""
 
 
 class _Pool:
-    """The values of a move, which are short plans, drawn in bulk when they are needed.
+    """Draws the values of a move, which are short plans, in bulk when they are needed.
 
     Attributes:
         is_old: Whether all values of the move have been used, and some of them make calls.
@@ -94,7 +94,7 @@ class _Pool:
             try:
                 found = draws(self._strategy, self._count, seed=self._random.getrandbits(64))
             # A strategy may have no values at all on some targets. Then the move is dropped, as if the target lacked
-            # something.
+            # something that the move needs.
             except Unsatisfiable:
                 return
             # Plans are compared by their text, as they contain dicts, which can't be hashed.
@@ -102,12 +102,12 @@ class _Pool:
             drawn = [plan for text, plan in different.items() if text not in self._known]
             self._known |= different.keys()
             if FEW * len(drawn) < self._count:
-                # Hardly any value is new, so all of them have been drawn. They are used again; those that call nothing
-                # do no harm.
+                # Hardly any drawn value is new, so nearly all values are known by now. From now on they are used again,
+                # which does no harm if they make no calls.
                 self._all = drawn = [*self._used, *drawn]
             self._used += drawn if not self._all and len(self._used) < LARGEST else []
-            # Each drawing has a fixed cost, so bulks grow. They begin small, because a short check would never use most
-            # of a large one.
+            # Each drawing has a fixed cost, so each bulk is larger than the last. The first is small, because a short
+            # check would never use most of a large one.
             self._count = min(2 * self._count, LARGEST)
         self._values.extend(drawn)
         self.connects = self.connects or any(isinstance(step, (Open, Break)) for plan in drawn for step in plan)
@@ -139,7 +139,7 @@ class Source:
         self._pools = {move.name: _Pool(move, facts, seed) for move in self.usable}
         self._random = Random(seed)
         self._first = [move.name for move in self.usable]
-        # They are shuffled, so that checks that end early leave out different moves with different seeds.
+        # The moves are shuffled, so that checks that end early leave out different moves with different seeds.
         self._random.shuffle(self._first)
         self._seen: set[str] = set()
         self._plans = 0
@@ -149,7 +149,7 @@ class Source:
     def renew(self, facts: Facts) -> None:
         """Continue with changed facts about the target; moves that have had a plan of their own don't get another."""
         self.usable = [move for move in self._moves if not move.lacks(facts)]
-        # The seed changes, because with the same one the new pools would draw the used values once more.
+        # The seed changes, because with the same seed the new pools would draw the used values once more.
         self._seed += "+"
         self._pools = {move.name: _Pool(move, facts, self._seed) for move in self.usable}
         self._first = [name for name in self._first if name in self._pools]
@@ -163,21 +163,22 @@ class Source:
         elif self._pools:
             chosen = self._mixed()
         if not chosen:
-            # The move had no values and was dropped, so this ends once all moves are dropped.
+            # The chosen move had no values and was dropped, so the recursion ends at the latest when all moves are
+            # dropped.
             return self.next() if self._first or self._pools else None
         steps = self._interleaved(chosen)[:MOST_STEPS]
         return tuple(self._styled(step) for step in steps)
 
     def _is_dear(self, name: str) -> bool:
-        """Return whether a move must wait because it opens connections, and that takes long.
+        """Return whether a move must wait because it opens connections, which takes a long time.
 
-        If a move is left that opens none, it is put first, and nothing has to wait.
+        If a move that opens no connections is left, it is put first, and no move has to wait.
         """
         if name not in self._pools or not self._pools[name].fill().connects or self.opening <= DEAR:
             return False
         if self._plans % SPACE == 0:
             return False
-        # A move that is not dear takes its place, if there is one left.
+        # A move that opens no connection goes first instead, if there is one left.
         cheap = [each for each in self._first if each in self._pools and not self._pools[each].fill().connects]
         if cheap:
             self._first.remove(cheap[-1])
@@ -194,12 +195,12 @@ class Source:
             for pool in self._pools.values()
         ]
         names = self._random.choices(list(self._pools), weights, k=self._random.randint(1, MOST_MOVES))
-        # A move that must be alone ends or spoils the connection, and the others would be blamed for what follows from
-        # that.
+        # A move that must be alone ends the connection or makes it unusable, and the other moves would be blamed for
+        # the consequences.
         if alone := next((name for name in names if self._pools[name].move.alone), None):
             return self._drawn(alone)
         found = [plan for name in names for plan in self._drawn(name)]
-        # This keeps new calls at half of all traffic or more, including the traffic that does not come from plans.
+        # This loop keeps new calls at half of all traffic or more, including the traffic that does not come from plans.
         while self.called - self.repeated < SHARE * self.asked and sum(map(len, found)) < MOST_STEPS:
             calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
             if not calling:
@@ -235,7 +236,7 @@ class Source:
         queues = [deque(plan) for plan in plans]
         mixed: list[Step] = []
         while queues := [queue for queue in queues if queue]:
-            # Plans are weighted by length, so that each order is equally likely.
+            # The plans are weighted by their remaining steps, so that each possible order is equally likely.
             (queue,) = self._random.choices(queues, [len(queue) for queue in queues])
             step = queue.popleft()
             # Waiting for all responses twice in a row is the same as waiting once.

@@ -1,4 +1,4 @@
-"""A guard for HTTP and WebSocket recorders: only requests from this machine, to paths of the target, may pass.
+"""Guards HTTP and WebSocket recorders: only requests from this machine, to paths of the target, may pass.
 
 A recorder adds the credentials from the command line to each request, and replaces the client's Host by the target's.
 So a web page that could reach the recorder would act as the user, and the target's own checks would not notice.
@@ -17,7 +17,8 @@ from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 __all__ = ["RecorderGuard"]
 
 MAX_ENDPOINTS: Final = 1000
-"""The most HTTP+SSE endpoints that are remembered; then the oldest is forgotten. Chosen: each client has one."""
+"""The maximum number of HTTP+SSE endpoints that are remembered; beyond this number, the oldest is forgotten. Chosen:
+each client has one endpoint."""
 
 
 class RecorderGuard:
@@ -34,7 +35,7 @@ class RecorderGuard:
         self.path = urlsplit(url).path or "/"
         self._url = url
         self._hosts = HostGuard(LOOPBACK_HOSTS)
-        self._endpoints: dict[str, None] = {}  # in the order in which they were named
+        self._endpoints: dict[str, None] = {}  # the paths of the endpoints, the oldest first
 
     def check(self, method: str, target: str, fields: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
         """Return the status and the text with which to refuse a request, or None if it may pass.
@@ -45,7 +46,7 @@ class RecorderGuard:
             fields: The headers of the request.
         """
         if self._hosts.check(Headers(fields)) is not None:
-            return 403, "this recorder serves only programs and pages on this machine, under its own address"
+            return 403, "this recorder accepts only requests from this machine, with a local Host and Origin"
         path = target.partition("?")[0]
         if path == self.path or (method == "POST" and path in self._endpoints):
             return None
@@ -59,7 +60,7 @@ class RecorderGuard:
             url = urljoin(self._url, data.decode())
             if origin_of(url) != origin_of(self._url):
                 return
-        except ValueError:  # not a URL, which the clients will report
+        except ValueError:  # the data is not a URL; the clients will report that
             return
         if len(self._endpoints) >= MAX_ENDPOINTS:
             del self._endpoints[next(iter(self._endpoints))]

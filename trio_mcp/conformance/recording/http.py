@@ -1,4 +1,4 @@
-"""Recording over HTTP: a server on a local port that forwards each request to the recorded server.
+"""Records the traffic over HTTP, with a server on a local port that forwards each request to the recorded server.
 
 Each connection to the recorded server carries one exchange. The body of a request is read whole before it is forwarded;
 a response is passed on piece by piece, as it arrives.
@@ -29,8 +29,8 @@ from trio_mcp.sockets.client import open_socket
 
 __all__ = ["HttpRecorder"]
 
-# These headers belong to one connection, so they are not passed on (RFC 9110, section 7.6.1); h11 frames the body
-# again.
+# These headers describe one connection, or the framing of one body, so they are not passed on (RFC 9110, section
+# 7.6.1): h11 frames the body again.
 _HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "content-length"}
 )
@@ -55,8 +55,9 @@ class HttpRecorder:
         self._exchanges = itertools.count(1)
         self._numbers = itertools.count()
         self._sessions: dict[str, Notes] = {}
-        self._plain: Notes | None = None  # the client without a session
-        # Whether a request without a session was accepted: only then does a second handshake mean a second client.
+        self._plain: Notes | None = None  # the notes for the client that has no session yet
+        # Whether a request without a session id was accepted. Only then does a second handshake count as that of a
+        # second client.
         self._plain_served = False
         self._query = urlsplit(target.url).query
         self.guard = RecorderGuard(target.url)
@@ -67,8 +68,8 @@ class HttpRecorder:
         with contextlib.suppress(*GONE):
             while (request := await self._next_request(http)) is not None:
                 head, _ = request
-                # A request is refused only after its body has been read: a close with unread bytes would reset the
-                # connection, and lose the response.
+                # A request is refused only after its body has been read: closing the connection with unread bytes would
+                # reset it, and the response would be lost.
                 if fault := self.guard.check(head.method.decode(), head.target.decode("latin-1"), head.headers):
                     await http.refuse(*fault)
                     return
@@ -80,10 +81,10 @@ class HttpRecorder:
         try:
             return await http.next_request()
         except h11.RemoteProtocolError as exc:
-            # The recorder itself responds: h11 can't parse the request, so there is nothing to pass on.
+            # The recorder responds in the server's place: h11 can't parse the request, so there is nothing to pass on.
             await http.refuse(exc.error_status_hint, str(exc))
         except TooMuch:
-            await http.refuse(413, "too large to be recorded")
+            await http.refuse(413, "the request is too large to be recorded")
         return None
 
     # --- what an exchange needs ---------------------------------------------------------------------------------------
@@ -93,8 +94,8 @@ class HttpRecorder:
         session = _value(fields, SESSION_ID)
         if session in self._sessions:
             return self._sessions[session]
-        # A handshake comes from another client, unless every earlier request without a session was refused. A malformed
-        # handshake is passed on, but opens nothing.
+        # A handshake means that another client has connected, unless every earlier request without a session id was
+        # refused. A malformed handshake is passed on, but is not taken for a new client.
         if self._plain is None or (
             self._plain_served and b'"initialize"' in body and member_of(parsed(body), "method") == "initialize"
         ):
@@ -106,7 +107,7 @@ class HttpRecorder:
         if session := _value(fields, SESSION_ID):
             # Servers repeat the id in later responses; the first one shows to which client the session belongs.
             self._sessions.setdefault(session, notes)
-        # A client that has a session names it in its requests. A request without one is from another client.
+        # A client that has a session names it in its requests, so the next request without one is from another client.
         if notes is self._plain:
             self._plain = None if session else notes
             self._plain_served = self._plain_served or status < 300
@@ -114,13 +115,14 @@ class HttpRecorder:
     def behind(self, path: str) -> str:
         """Return the path and query to request from the recorded server for the path that a client requested."""
         own, _, query = path.partition("?")
-        # The query in the target's URL may contain a key, so it is not part of the recorder's URL but added here.
+        # The query in the target's URL may contain an API key, so it is not part of the recorder's URL. It is added
+        # only when a request is forwarded.
         query = "&".join(filter(None, (self._query if own == self.guard.path else "", query)))
         return f"{own}?{query}" if query else own
 
     def passed(self, fields: Fields) -> Fields:
         """Return the headers of a request as they are passed on to the server."""
-        # A compressed response could be passed on, but not recorded.
+        # The recorder asks for an uncompressed response, because it could pass on a compressed one but not record it.
         own = {"host": self._address.place, "accept-encoding": "identity", "connection": "close"}
         own |= {name.lower(): value for name, value in self._headers.items()}
         return [*own.items(), *((name, value) for name, value in fields if name.lower() not in _HOP | own.keys())]
@@ -136,7 +138,7 @@ class HttpRecorder:
 
 @attrs.define(eq=False)
 class _Exchange:
-    """A request on its way to the server, and its response on the way back."""
+    """Forwards a request to the server, and passes the response back to the client."""
 
     recorder: HttpRecorder
     client: H11Stream
@@ -155,16 +157,16 @@ class _Exchange:
             server = await self.recorder.connect()
         except TransportError as exc:
             notes.mark("unsent", reason=str(exc), exchange=self.number)
-            # The client must not wait: this response tells it that the server can't be reached (RFC 9110, section
-            # 15.6.3).
+            # The client must not wait in vain: this response tells it that the server can't be reached (RFC 9110,
+            # section 15.6.3).
             await self.client.send(h11.Response(status_code=502, headers=[("Content-Length", "0")]), h11.EndOfMessage())
             return
         async with server, trio.open_nursery() as nursery:
             # While a response is passed on, nothing else reads from the client, so without this task a disconnect would
             # show only at the next write.
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            # Either side may leave, or break HTTP, in the middle of the exchange. Then `ended` says only that the
-            # response was cut off; nothing more is known.
+            # Either side may leave, or break HTTP, in the middle of the exchange. In that case `ended` says only that
+            # the response was cut off; nothing more is known.
             with contextlib.suppress(*GONE, h11.ProtocolError):
                 await self._forward(server, method, path, fields, body, notes)
             nursery.cancel_scope.cancel("the exchange has ended")
@@ -179,7 +181,8 @@ class _Exchange:
     async def _forward(
         self, server: trio.abc.Stream, method: str, path: str, fields: Fields, body: bytes, notes: Notes
     ) -> None:
-        # The head is written as bytes, because h11 would refuse to send the mistakes that a client may have made.
+        # The head is written as bytes: it must reach the server with all the client's mistakes, and h11 would refuse to
+        # send some of them.
         passed = self.recorder.passed(fields)
         if body or method == "POST":
             passed.append(("content-length", str(len(body))))
@@ -201,8 +204,8 @@ class _Exchange:
                 # come at once on another connection.
                 self.recorder.responded(notes, event.status_code, response)
                 reader.begin(response)
-                # The Content-Length is kept if there is one: without it, h11 would send chunks, or close the connection
-                # for an HTTP/1.0 client.
+                # A Content-Length is kept, because without it h11 would send chunks, or close the connection after a
+                # response to an HTTP/1.0 client.
                 kept = [(name, value) for name, value in response if name.lower() not in _HOP - {"content-length"}]
                 await self.client.send(h11.Response(status_code=event.status_code, headers=kept, reason=event.reason))
             elif isinstance(event, h11.Data):
@@ -214,7 +217,8 @@ class _Exchange:
                 reader.end()
                 await self.client.send(h11.EndOfMessage())
                 return
-            # A 100 from the server is meant for the recorder; the client gets one from h11 if it waits for it.
+            # Informational responses (status 100) are meant for the recorder, so they are not passed on; h11 itself
+            # sends one to a client that waits for it. Any other event means that the response has broken off.
             elif not isinstance(event, h11.InformationalResponse):
                 return
 
@@ -250,7 +254,8 @@ class _Reader:
                     self._guard.name_endpoint(text)
                 self._notes.text("server", text, self._number, **facts)
         except TooMuch as exc:
-            # Only the recording of this body ends: the client and the server must not be disturbed by the recorder.
+            # Only the recording of this body is given up. The exchange goes on, because the recorder must not disturb
+            # the client or the server.
             self._reading = False
             self._body.clear()
             self._notes.mark("unrecorded", by="server", reason=str(exc))

@@ -1,4 +1,4 @@
-"""Recording of messages that are lines, to and from a child process or over TCP, TLS and Unix sockets.
+"""Records messages that are lines, to and from a child process or over TCP, TLS and Unix sockets.
 
 Bytes are passed on as they arrive, whether they form lines or not, and each line in them is recorded. On a socket, the
 client's first line is checked before anything is passed on.
@@ -30,8 +30,8 @@ from trio_mcp.stdio.standard_streams import private_streams
 __all__ = ["record_process", "record_socket"]
 
 FIRST_LINE = 60.0
-"""How long a client on a socket may take to send its first line, in seconds. Chosen to be longer than servers wait; the
-recorder connects to the server only then."""
+"""How long a client on a socket may take to send its first line, in seconds. Chosen to be longer than servers wait for
+it; the recorder connects to the server only after the first line."""
 
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -44,11 +44,13 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
     Raises:
         TransportError: If the process can't be started.
     """
-    # The process gets the whole environment: the client started this process in the server's place.
+    # The server's process gets this process's whole environment, because the client has started this process in its
+    # place.
     child = await start_process(attrs.evolve(parameters, env={**os.environ, **parameters.env}))
     notes = Notes(tape, 0, "stdio")
     stderr = StderrCopier(child.stderr, "inherit")
-    # The standard streams of this process carry the messages: a `print` would send one more line to the client.
+    # The standard streams carry the messages, so nothing else may use them: a `print` would send one more line to the
+    # client.
     with private_streams() as (read, write):
         try:
             async with background_nursery(partial(child.end, parameters.shutdown_grace)) as nursery:
@@ -64,8 +66,8 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
 async def record_socket(address: Address, listeners: list[trio.SocketListener], tape: Tape) -> None:
     """Forward connections on a local socket to a server on TCP, TLS or a Unix socket, and record them, until cancelled.
 
-    A connection whose first line is not a JSON object is closed, as a server would close it: it may be a web page's
-    request.
+    A connection whose first line is not a JSON object is closed, as a server would close it: the line may come from a
+    web page that makes HTTP requests.
     """
     numbers = itertools.count()
 
@@ -99,8 +101,8 @@ async def _pass_on(
     """Forward and record both directions until the server ends its side; ``start`` is what the client already sent."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(_pump, notes, "client", from_client, to_server, start))
-        # This direction runs in this task, because it decides the end: a client may close its side and still wait for
-        # responses.
+        # The direction from the server runs in this task, because its end also ends the other direction: a client may
+        # close its own side and still wait for responses.
         await _pump(notes, "server", from_server, to_client)
         nursery.cancel_scope.cancel("the server has ended")
 
@@ -113,21 +115,21 @@ async def _pump(
     start: bytes | bytearray = b"",
 ) -> None:
     lines: LineSplitter | None = LineSplitter()
-    # If either side is gone, this direction ends. The other side notices that by itself, as it would without a
-    # recorder.
+    # If either side is gone, forwarding in this direction ends without an error. The other side notices by itself that
+    # its peer is gone, as it would without a recorder.
     with contextlib.suppress(*_GONE):
         chunk = start or await source.receive_some(CHUNK)
         while chunk:
-            # The chunk is recorded first: the other side's reaction must not come before it on the tape.
+            # The chunk is recorded first: on the tape, the other side's reaction must not come before it.
             lines = _noted(notes, sender, lines, bytes(chunk))
             await sink.send_all(chunk)
             chunk = await source.receive_some(CHUNK)
-    # A process that dies in the middle of a line leaves an incomplete one.
+    # A process that dies in the middle of a line leaves an incomplete one, which is recorded, too.
     if lines is not None and lines.rest:
         notes.text(sender, bytes(lines.rest))
     if sender == "server":
         return
-    # The client's end is passed on to the server, which may still respond.
+    # The end of the client's input is passed on to the server, which may still respond.
     with contextlib.suppress(*_GONE):
         if isinstance(sink, trio.abc.HalfCloseableStream):
             await sink.send_eof()

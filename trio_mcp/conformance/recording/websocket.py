@@ -1,6 +1,6 @@
-"""Recording over WebSockets: a local server that opens a connection to the recorded one for each that it accepts.
+"""Records the traffic over WebSockets, with a local server that connects to the recorded server for each client.
 
-It forwards whole messages and closes, not single frames.
+The local server forwards whole messages and closes, not single frames.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 
 __all__ = ["record_websocket"]
 
-# These codes must not be sent in a close frame: they mean that there was no code, or no frame (RFC 6455, section
-# 7.4.1).
+# These codes must not be sent in a close frame: they are only used to report that there was no code, or no frame (RFC
+# 6455, section 7.4.1).
 _NEVER_SENT = frozenset({1005, 1006, 1015})
 
 
@@ -39,22 +39,23 @@ async def record_websocket(target: HttpServerParameters, listeners: list[trio.So
     guard = RecorderGuard(target.url)
 
     async def serve(request: WebSocketRequest) -> None:
-        # trio-websocket does not expose the Host header. A web page whose domain was made to resolve to this machine is
-        # recognized by its Origin, which browsers send with each handshake (RFC 6455, section 10.2).
+        # trio-websocket does not expose the Host header, so the guard is given a Host that it accepts. A web page whose
+        # domain was made to resolve to this machine is still recognized by its Origin, which browsers send with each
+        # handshake (RFC 6455, section 10.2).
         if fault := guard.check("GET", request.path, [*request.headers, (b"host", b"localhost")]):
             status, text = fault
             await request.reject(status, body=text.encode())
             return
         number = next(numbers)
         try:
-            # The server is opened before the client is accepted: only the server knows whether it accepts the
-            # subprotocols that are offered.
+            # The connection to the server is opened before the client's connection is accepted, because only the server
+            # knows whether it accepts the subprotocols that are offered.
             async with _behind(target, request) as server:
                 client = await request.accept(subprotocol=server.subprotocol)
                 await _pass_on(client, server, Notes(tape, number, "websocket", subprotocol=server.subprotocol))
         except (HandshakeError, OSError) as exc:
             tape.note("mark", "kit", connection=number, what="unsent", reason=f"can't connect to {target.url}: {exc!r}")
-            with contextlib.suppress(ConnectionClosed, RuntimeError):  # the client was already accepted
+            with contextlib.suppress(ConnectionClosed, RuntimeError):  # raised if the handshake was already accepted
                 await request.reject(502)
 
     await WebSocketServer(serve, listeners, max_message_size=LONGEST).run()
@@ -66,8 +67,8 @@ async def _behind(target: HttpServerParameters, request: WebSocketRequest) -> As
     passed = [
         (name, value)
         for name, value in request.headers
-        # Some headers belong to one handshake only: for its own handshake with the server, trio-websocket makes the key
-        # and the extensions (RFC 6455, section 4.1).
+        # The headers of the client's handshake itself are left out: for its own handshake with the server,
+        # trio-websocket makes the key and the extensions (RFC 6455, section 4.1).
         if name.lower() not in own.keys() | {b"host", b"connection", b"upgrade"}
         and not name.lower().startswith(b"sec-websocket-")
     ]
@@ -89,15 +90,15 @@ async def _pass_on(client: WebSocketConnection, server: WebSocketConnection, not
                     # The message is recorded before it is passed on, so that its response comes later on the tape.
                     notes.text(sender, message.encode() if isinstance(message, str) else message)
                     await sink.send_message(message)
-            # Whichever side has closed, both pumps end: neither can pass anything on any more.
+            # Whichever side has closed, both pumps end, because neither can pass anything on any more.
             closed: CloseReason | None = source.closed or sink.closed
             code = 1006 if closed is None else closed.code
             reason = "" if closed is None or closed.reason is None else closed.reason
             notes.close(sender, reason or "closed", code=code)
             with contextlib.suppress(ConnectionClosed):
                 # The code is passed on, since it may explain the cause. A code that no frame may carry means that the
-                # connection was lost, or that there was no code; 1011 is sent instead, which says that something went
-                # wrong in the server.
+                # connection was lost, or that the frame had no code; then 1011 is sent instead, which says that
+                # something went wrong in the server.
                 await sink.aclose(1011 if code in _NEVER_SENT else code, reason)
             nursery.cancel_scope.cancel("one side has closed")
 

@@ -1,4 +1,4 @@
-"""The formats of a report; the extension of a file's name selects one."""
+"""Lists the formats of a report; the extension of a file's name selects a format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transcript as a sequence diagram: inline SVG whose colours come from the page.
+"""Draws a transcript as a sequence diagram: inline SVG whose colours come from the page.
 
 Widths are percentages of the page's width, and heights are fixed, so the diagram fits on a phone without smaller text.
 The browser cuts off text that is too long for its line; a tooltip shows all of it.
@@ -29,16 +29,17 @@ def diagram(events: Sequence[ShownEvent], *, before: int, name: str) -> str:
 
     Args:
         events: The events to draw.
-        before: How many earlier events, of connecting and listing, are left out.
+        before: How many earlier events, which only connect and read lists, are left out.
         name: A description of the diagram, for people who can't see it.
     """
     rows: list[str] = []
     y = HEAD
-    # The earlier events are much the same for every failure, and would push what matters off the screen of a phone.
+    # The earlier events are summed up in one line: they are much the same for every failure, and would push what
+    # matters off the screen of a phone.
     if before:
         rows.append(_note(y, f"… {before} events of connecting and listing", "", "quiet"))
         y += NOTE
-    # A number in front of each label only helps where there are several connections.
+    # A label begins with the number of its connection only if there are several connections.
     many = len({each.event.connection for each in events}) > 1
     for each in events:
         label = f"[{each.event.connection}] {each.label}" if many else each.label

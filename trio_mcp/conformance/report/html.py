@@ -1,4 +1,4 @@
-"""The HTML page that ``trio-mcp check --report report.html`` writes: a single file that loads nothing else."""
+"""Makes the HTML page that ``trio-mcp check --report report.html`` writes: a single file that loads nothing else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAMES: Final[dict[Status, tuple[str, str, str]]] = {
 """The mark, the name and the CSS class of each status."""
 
 MAX_EVENTS: Final = 80
-"""How many events of a failure are drawn at most: an arbitrary choice, as a shrunk failure has only a few."""
+"""The maximum number of events of a failure that are drawn: an arbitrary choice, as a shrunk failure has only a few."""
 
 
 def html(report: CheckReport) -> str:
@@ -65,7 +65,7 @@ def html(report: CheckReport) -> str:
 
 def _prose(text: str) -> str:
     """Return the sentence of a rule as HTML, with the text in backticks as code."""
-    # The tags are added after escaping, so that there are no others, whatever a user's own rule contains.
+    # The tags are added after escaping, so that the page has no other tags, whatever a user's own rule contains.
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", safe(text))
 
 
@@ -114,7 +114,7 @@ def _bar(counts: Mapping[Status, int], kind: str = "") -> str:
 
 
 def _failures(report: CheckReport) -> list[str]:
-    # The rules that fail the check come first.
+    # The rules that make the check fail come first.
     broken = sorted(report.broken, key=lambda each: (each.known, each.rule.level != "MUST"))
     articles = [line for outcome in broken for line in _failure(outcome)]
     return ['<section id="broken"><h2>What is broken</h2>', *articles, "</section>"] if articles else []
@@ -148,10 +148,10 @@ def _failure(outcome: Outcome) -> list[str]:
 
 
 def _exchange(prologue: list[ShownEvent], rest: list[ShownEvent], name: str) -> list[str]:
-    # The prologue is drawn only if the event that broke the rule is in it.
+    # The prologue is drawn only if it contains the event that broke the rule.
     whole = prologue + rest
     drawn = whole if any(each.is_bad for each in prologue) else rest
-    # These events are masked already, unlike those of the failure itself.
+    # The events in `whole` have been masked already, unlike those in `failure.transcript`.
     lines = "\n".join(json.dumps(as_line(each.event), ensure_ascii=False) for each in whole)
     more = len(drawn) - MAX_EVENTS
     return [

@@ -1,4 +1,4 @@
-"""The frame and the elements that the HTML pages of ``check`` and ``bench`` share.
+"""Makes the frame and the elements that the HTML pages of ``check`` and ``bench`` share.
 
 A page runs no script, loads nothing from elsewhere, and has a light and a dark style. Strings from a target appear in
 it only as text; a Content-Security-Policy in the page's head keeps them from doing anything else.
@@ -18,7 +18,7 @@ __all__ = ["facts", "html_page", "notes", "safe", "spans"]
 
 # With this policy nothing runs and nothing is loaded, whatever the strings from a target contain.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-# The page has an icon because a browser would otherwise request one.
+# The page brings its own icon, because a browser would otherwise request one from a server.
 ICON: Final = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Ccircle cx='8' cy='8' r='7' fill='{}'/%3E%3C/svg%3E"

@@ -1,4 +1,4 @@
-"""A report as JSON, for programs."""
+"""Renders a report as JSON, for programs."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "who": rule.who,
         "sentence": rule.sentence,
         "section": rule.section,
-        # The link leads to the revision in which the rule was broken: the newest one may word it differently, or have
-        # it on another page.
+        # The link leads to the revision in which the rule was broken, because the newest revision may word the rule
+        # differently, or have it on another page.
         "link": rule.link(outcome.failure.revision if outcome.failure else None),
         "status": outcome.status,
         "occasions": outcome.occasions,
@@ -72,7 +72,8 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def _failure(failure: Failure) -> dict[str, Any]:
-    # Each failure has its own masker, so that the names of its sessions do not depend on which other rules are broken.
+    # Each failure has its own masker, so that the names that replace its session ids do not depend on which other rules
+    # are broken.
     masker = Masker()
     return {
         "revision": failure.revision,

@@ -1,4 +1,4 @@
-"""A report as JUnit XML, which continuous-integration systems understand.
+"""Renders a report as JUnit XML, which continuous-integration systems understand.
 
 Each rule is a test. As with the exit status, a test fails only if its rule is a MUST that is broken and not in the
 baseline; other failures are skipped tests whose message says why. If the check was undecided, there is one more test,
@@ -26,8 +26,8 @@ def junit(report: CheckReport) -> str:
     SubElement(properties, "property", name="revisions", value=", ".join(report.revisions))
     for section in sections(report):
         for outcome in section.outcomes:
-            # JUnit readers split a class name at its dots, and show a tree. The rules were judged together, so no rule
-            # has a time of its own, but the attribute is expected.
+            # The class name contains dots, at which JUnit readers split it to show a tree. The time is 0 because the
+            # rules were judged together, so no rule has a time of its own; but readers expect the attribute.
             case = SubElement(
                 suite, "testcase", classname=section.path.replace("/", "."), name=outcome.rule.id, time="0"
             )

@@ -1,4 +1,4 @@
-"""A report as SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/), for code scanning."""
+"""Renders a report as SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/), for code scanning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS: Final = {"MUST": "error", "SHOULD": "warning"}
 
 MAX_STEPS: Final = 100
-"""How many events of a failure are included at most: an arbitrary choice, as a shrunk failure has only a few."""
+"""The maximum number of events of a failure that are included: an arbitrary choice, as a shrunk failure has only a
+few."""
 
 
 def sarif(report: CheckReport) -> str:
@@ -38,7 +39,7 @@ def as_sarif(report: CheckReport) -> dict[str, Any]:
                     "driver": {"name": "trio-mcp", "version": __version__, "rules": [_rule(each) for each in rules]}
                 },
                 # `executionSuccessful` says whether the tool did its work, whatever it found (SARIF,
-                # `executionSuccessful`). The tool did not if the result is undecided.
+                # `executionSuccessful`). An undecided result means that it could not do its work.
                 "invocations": [{"executionSuccessful": report.status != 2, "exitCode": report.status}],
                 "results": [_result(each, places[each.rule.id], report) for each in report.broken],
                 "properties": {"seed": report.seed, "examples": report.examples, "requests": report.requests},
@@ -102,7 +103,7 @@ _ARROWS: Final = {"client": "->", "server": "<-", "kit": "--"}
 
 
 def _location(report: CheckReport) -> dict[str, Any]:
-    # Code scanning needs a file; the target's name is the closest thing to one.
+    # Code scanning requires a file for each result; the target's name is the closest thing to one.
     name = clean(report.target)
     return {
         "physicalLocation": {"artifactLocation": {"uri": quote(name, safe="/:.-_~")}, "region": {"startLine": 1}},

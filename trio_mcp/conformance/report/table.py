@@ -1,4 +1,4 @@
-"""A report as text for a terminal."""
+"""Renders a report as text for a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDTH = 100
 """The width of a report, in columns: fixed, so that a report looks the same in a terminal and in a file."""
 
 MAX_EVENTS = 60
-"""How many events of a failure are shown at most: an arbitrary choice, as a shrunk failure has only a few."""
+"""The maximum number of events of a failure that are shown: an arbitrary choice, as a shrunk failure has only a few."""
 
 COLUMNS = {"held": "held", "broken": "broken", "not exercised": "no occasion", "not checkable": "can't check"}
 
@@ -64,7 +64,7 @@ def _by_section(report: CheckReport) -> Iterator[str]:
     width = max([len("section"), *(len(section.path) for section in found)])
     yield f"{'section':{width}}" + "".join(f"{COLUMNS[status]:>13}" for status in STATUSES)
     for section in found:
-        # Zero is shown as a dot: most numbers in a section are zero and would hide the others.
+        # Zero is shown as a dot, because most numbers in a section are zero and would hide the others.
         yield f"{section.path:{width}}" + "".join(f"{section.counts[status] or '·':>13}" for status in STATUSES)
     counts = counted(report.outcomes)
     yield f"{'in all':{width}}" + "".join(f"{counts[status]:>13}" for status in STATUSES)
@@ -85,7 +85,7 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
     # If the event that broke the rule is in the prologue, the prologue is shown.
     if any(each.is_bad for each in prologue):
         prologue, rest = [], prologue + rest
-    # The whole transcript is in the HTML page, and in the file that replays it.
+    # To save space, the standard error of a connection is folded into one line; the HTML page has the whole transcript.
     rest = folded(rest)
     if prologue:
         yield f"    (after {len(prologue)} events of connecting and listing)"

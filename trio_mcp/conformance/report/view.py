@@ -1,4 +1,4 @@
-"""The parts that all formats of a report share: sections, counts, sentences, and events as single lines.
+"""Makes the parts that all formats of a report share: sections, counts, sentences, and events as single lines.
 
 Most of this text comes from a target, and none of it is escaped for HTML or XML yet. But the events contain no hidden
 or control characters, and no secrets.
@@ -44,19 +44,19 @@ STATUSES: Final[tuple[Status, ...]] = ("broken", "held", "not exercised", "not c
 """The statuses in the order in which they are shown, the worst first."""
 
 _ENDINGS: Final[dict[Ended, str]] = {
-    "time": "The time was up after {examples}; with more time the others would be run.",
+    "time": "The time was up after {examples}; with more time, the remaining examples would be run.",
     "bytes": "The budget of bytes was used up after {examples}.",
-    "interrupted": "It was interrupted: this is what was found until then.",
+    "interrupted": "The check was interrupted: this report shows what was found until then.",
     "target died": "The target died after {examples}, and could not be reached again.",
     "target hangs": "The target stopped responding after {examples}.",
-    "target floods": "The target sent more than the check can keep, so the check ended after {examples}.",
+    "target floods": "The target sent more data than the check can keep, so the check ended after {examples}.",
 }
 
-# The Unicode categories of invisible characters, some of which can reorder or hide the text around them (UAX #9).
+# The Unicode categories of invisible characters: some of these can reorder or hide the text around them (UAX #9).
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 MAX_TEXT: Final = 4000
-"""How many characters of a message are shown at most: an arbitrary choice, as the replay file has the rest."""
+"""The maximum number of characters of a message that are shown: an arbitrary choice, as a replay shows all of it."""
 
 
 def clean(text: str, kept: str = "") -> str:
@@ -82,7 +82,7 @@ class Section:
     """The outcomes of the rules of one page of the specification.
 
     Attributes:
-        path: The page, for example ``basic/lifecycle``.
+        path: The path of the page, for example ``basic/lifecycle``.
         outcomes: The outcomes, the worst first.
         counts: How many outcomes have each status.
     """
@@ -119,8 +119,8 @@ class Coverage:
     Attributes:
         revision: The revision of the specification.
         page: The path of the page.
-        exercised: How many have a rule that was held or broken.
-        idle: How many can be observed by a peer, but have no rule that was selected and had an occasion.
+        exercised: How many statements have a rule that was held or broken.
+        idle: How many can be observed by a peer, but have no rule that was both selected and exercised.
         hidden: How many can't be observed by a peer, or belong to authorization.
     """
 
@@ -167,9 +167,9 @@ def ending(report: CheckReport) -> str:
     if report.ended != "complete":
         return _ENDINGS[report.ended].format(examples=f"{report.examples} of {report.wanted} examples")
     if report.examples >= report.wanted:
-        return f"All {report.examples} examples were run: more of them, not more time, would try more."
+        return f"All {report.examples} examples were run: to try more, raise the number of examples, not the time."
     why = "every rule is broken" if len(report.broken) == len(report.outcomes) else "there is nothing else to try"
-    return f"It ended after {report.examples} of {report.wanted} examples, as {why}."
+    return f"The check ended after {report.examples} of {report.wanted} examples, as {why}."
 
 
 def repeats(failure: Failure) -> str:
@@ -194,7 +194,7 @@ def headline(report: CheckReport) -> str:
     if not new:
         held = counted(report.outcomes)["held"]
         parts.append(
-            "No rule had an occasion" if not held and not known else f"All {held} rules that were exercised hold"
+            "No rule was exercised" if not held and not known else f"All {held} rules that were exercised hold"
         )
     if known:
         parts.append(f"{known} known from the baseline")
@@ -245,7 +245,7 @@ def shown(transcript: Sequence[Event], at: int) -> tuple[list[ShownEvent], list[
     masker = Masker()
     events = [masker.event(event) for event in transcript]
     marks = (place for place, each in enumerate(events) if each.kind == "mark" and each.facts.get("what") == "begin")
-    # The transcript of a client has no mark, so all of it matters.
+    # A transcript from a check of a client has no such mark, so none of its events belong to the prologue.
     first = next(marks, -1) + 1
     began = events[first].time if first < len(events) else 0.0
     found = [_shown(event, began, place == at) for place, event in enumerate(events)]
@@ -278,7 +278,7 @@ def problem_of(outcome: Outcome) -> str:
 
 def _shown(event: Event, began: float, is_bad: bool) -> ShownEvent:
     label, detail = _described(event)
-    # The text is shortened before it is cleaned: a message may have megabytes, and an escape takes up to ten
+    # The text is shortened before it is cleaned: a message may be megabytes long, and an escape takes up to ten
     # characters.
     return ShownEvent(event, clean(label), clean(shorten(detail, MAX_TEXT)), event.time - began, is_bad)
 
@@ -332,7 +332,7 @@ def _mark(event: Event) -> tuple[str, str]:
     return what, _json(rest) if rest else ""
 
 
-# Headers that are in nearly every request or response, and so tell a reader nothing.
+# These headers are in nearly every request or response, and so tell a reader nothing.
 _DULL: Final = frozenset({"host", "content-length", "user-agent", "connection", "date", "server", "accept-encoding"})
 
 
@@ -345,7 +345,7 @@ def _message(message: Any) -> tuple[str, str]:
     if isinstance(message, list):
         return f"batch of {len(message)}", _json(message)
     if is_request(message):
-        # A method or an id may be of any length, and the label must stay one line.
+        # The method and the id are shortened, because they may have any length, and the label must fit on one line.
         return f"{shorten(message['method'], 60)} #{_id(message['id'])}", _params(message)
     if is_notification(message):
         return shorten(message["method"], 60), _params(message)

@@ -35,10 +35,10 @@ CANCELLED: Final = "notifications/cancelled"
 
 
 def _after_cancellation(connection: Connection) -> Iterator[tuple[RecordedRequest, Event, list[Event]]]:
-    """Yield each cancelled request, the event that shows that the server knew, and the later messages about it."""
+    """Yield each cancelled request, the event that proves that the server read the cancellation, and later messages."""
     for asked in connection.requests:
-        # A closed HTTP stream cancels, too, but nothing can come on it any more; and `initialize` must not be
-        # cancelled, so the specification doesn't say what a server does then.
+        # Two kinds of cancellation are left out. Once a client has closed an HTTP stream, nothing can come on it any
+        # more. And `initialize` must not be cancelled, so the specification doesn't say what a server does then.
         if asked.cancelled is None or asked.cancelled.kind != "message" or asked.method == "initialize":
             continue
         known = has_read(connection, asked.cancelled)
@@ -66,8 +66,8 @@ def cancelled_unanswered(history: History) -> Iterator[Verdict]:
         for asked in connection.requests:
             if asked.cancelled is None or asked.error is None or asked.cancelled.kind != "message":
                 continue
-            # An error that comes right after the cancellation, long before the call can be done, responds to the
-            # cancellation.
+            # An error that comes right after the cancellation, long before the call could be finished, is assumed to be
+            # a response to the cancellation itself.
             took = asked.answers[0].time - asked.event.time
             least = quickest.get(_what(asked), 0.0)
             place = connection.position(asked.cancelled)
@@ -80,20 +80,22 @@ def _what(asked: RecordedRequest) -> tuple[str, str]:
 
 
 def _durations(connection: Connection) -> dict[tuple[str, str], float]:
-    """Return the shortest time that each call took without being cancelled; quick calls are left out."""
+    """Return, for each call, the shortest time that it took when it was not cancelled; quick calls are left out."""
     found: dict[tuple[str, str], float] = {}
     for asked in connection.requests:
         if asked.answers and asked.cancelled is None:
             took = asked.answers[0].time - asked.event.time
             found[_what(asked)] = min(took, found.get(_what(asked), took))
-    # Below half a second (an arbitrary choice), a duration depends mostly on the load of the machine.
+    # Calls that take less than half a second (an arbitrary choice) are left out: such a duration depends mostly on the
+    # load of the machine.
     return {what: took for what, took in found.items() if took >= 0.5}
 
 
 @stated_rule(sentence="Over stdio, send nothing more for a request once it is cancelled.", moves=(*CANCELS, "listen"))
 def nothing_after_cancel(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # The section is about stdio; the other links differ from it only in what carries the messages.
+        # The section of the specification is about stdio. The other transports in this list carry the same lines as
+        # stdio, so the rule applies to them, too.
         if connection.transport in ("stdio", "memory", "tcp", "unix", "tls"):
             for asked, known, after in _after_cancellation(connection):
                 if after:
@@ -104,7 +106,7 @@ def nothing_after_cancel(history: History) -> Iterator[Verdict]:
 
 
 def _cancellations(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest | None]]:
-    """Yield the client's cancellations where the order is certain, each with the request that it names, if any."""
+    """Yield the client's cancellations on ordered transports, each with the request that it names, if any."""
     for event, connection in notified("client", CANCELLED)(history):
         if is_ordered(connection):
             named_id, place = params_of(event).get("requestId"), connection.position(event)
@@ -115,7 +117,8 @@ def _cancellations(history: History) -> Iterator[tuple[Event, Connection, Record
 @stated_rule(moves=("cancel-finished", *CANCELS))
 def cancel_races_survived(history: History) -> Iterator[Verdict]:
     for event, connection, asked in _cancellations(history):
-        # The next rule, which is only a SHOULD, judges cancellations that are malformed or name an unknown request.
+        # Cancellations that are malformed or name an unknown request are left to `bad_cancel_ignored`, which is only a
+        # SHOULD.
         if asked is not None and is_plain(connection, event):
             yield from survived(connection, event)
 
@@ -162,12 +165,12 @@ def cancel_known_request(event: Event, connection: Connection) -> Opinion:
 def cancel_open_request(event: Event, connection: Connection) -> Opinion:
     found = params_of(event).get("requestId")
     asked = next((asked for asked in connection.questions if is_same_id(asked.id, found)), None)
-    if asked is None or not is_ordered(connection):  # over HTTP, a stream may be late
+    if asked is None or not is_ordered(connection):  # over HTTP, one stream may overtake another
         return UNDECIDED
-    # The response may have crossed the cancellation, unless the server had certainly read the response before.
+    # The response and the cancellation may have crossed, unless the server had certainly read the response before.
     known = has_read(connection, asked.answers[0]) if asked.answers else None
     kept = known is None or known > connection.position(event)
-    return None if kept else f"{asked.method} (id {found!r:.60}) was answered already"
+    return None if kept else f"the client had already answered {asked.method} (id {found!r:.60})"
 
 
 @stated_rule(

@@ -72,7 +72,10 @@ RULES: Final = {rule.id: rule for module in MODULES for rule in vars(module).val
 
 
 def judge(history: History, rules: Iterable[Rule]) -> Iterator[tuple[Rule, Verdict]]:
-    """Yield the verdicts of rules on a history, except for its prologue and for revisions that lack the rule."""
+    """Yield the verdicts of rules on a history.
+
+    Left out are verdicts on the history's prologue, and those of rules that don't apply to a connection's revision.
+    """
     for rule in rules:
         for verdict in rule.judge(history):
             # A connection in an unknown revision is judged by all rules: otherwise a server that negotiates nonsense
@@ -109,11 +112,11 @@ def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
                 if section and (rule.section.startswith(section) or rule.older.startswith(section))
             ]
         else:
-            # With `fnmatchcase`, because `fnmatch` would ignore case on Windows, and the same command would select
-            # different rules there.
+            # `fnmatchcase` is used because `fnmatch` ignores case on Windows, where the same command would select
+            # different rules.
             found = [rule for rule in rules if fnmatch.fnmatchcase(rule.id, name)]
         if not found:
-            # This is an error rather than an empty choice: a check for a misspelt rule would otherwise pass.
+            # A name without a match is an error: otherwise, a check for a misspelt rule would pass.
             near = difflib.get_close_matches(name, [rule.id for rule in rules], 1)
             meant = f"; did you mean {near[0]!r}?" if near else "; `trio-mcp check --dry-run` lists the rules"
             raise ValueError(f"no rule for a {' or '.join(who)} is called {name!r}{meant}")

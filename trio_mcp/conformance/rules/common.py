@@ -57,7 +57,7 @@ LEGACY: Final = LEGACY_REVISIONS
 MODERN: Final = MODERN_REVISIONS
 
 # Beyond these limits, two programs may read the same JSON differently, or refuse it with good reason. A double
-# represents integers up to the first one exactly (RFC 8259, section 6); the other limits are arbitrary choices, far
+# represents integers up to SAFE_INTEGER exactly (RFC 8259, section 6); the other limits are arbitrary choices, far
 # beyond ordinary messages.
 SAFE_INTEGER: Final = 2**53 - 1
 LONGEST_ID: Final = 1000
@@ -88,7 +88,7 @@ def _is_plain(connection: Connection, event: Event) -> bool:
         return False
     try:
         size = len(json.dumps(message, ensure_ascii=False).encode())
-    except (ValueError, RecursionError):  # a lone surrogate, or far too deep
+    except (ValueError, RecursionError):  # a lone surrogate, or far too deep nesting
         return False
     return size <= LARGEST and _depth(message) <= DEEPEST
 
@@ -117,7 +117,7 @@ def is_proper(connection: Connection, asked: RecordedRequest) -> bool:
 
 
 def _is_proper(connection: Connection, asked: RecordedRequest) -> bool:
-    # Using an id twice breaks a rule for clients, and the server's response to either request may be about that.
+    # Using an id twice breaks a rule for clients, and the server's response to either request may be about that fault.
     if not is_plain(connection, asked.event) or connection.uses(asked.id) != 1:
         return False
     message = asked.event.message
@@ -143,15 +143,16 @@ def _is_proper(connection: Connection, asked: RecordedRequest) -> bool:
 
 # How long these requests take is up to the application: the specification sets no time limit for any of them.
 _WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/result")
-# In a recording of another program no request was repeated; there, a silence of this length is proof enough.
+# The kit repeats a request to see whether it is lost. A recording of another program has no such repetition, so a
+# silence of this length, in seconds, must be proof enough.
 _AN_HOUR: Final = 3600.0
 
 
 def lost(asked: RecordedRequest) -> Event | None:
     """Return the mark in the transcript that shows that a request will never get a response, or None.
 
-    A request for which the application has work to do may just take long. It counts as lost only if the same request
-    got a response another time, or if an hour has passed.
+    A request for which the application has work to do may just take a long time. Such a request counts as lost only if
+    the same request got a response another time, or if an hour has passed.
     """
     mark = asked.overdue
     if mark is None or asked.cancelled is not None or asked.answers:
@@ -165,15 +166,15 @@ def ended_without_cause(connection: Connection) -> bool:
     """Return whether the server ended the connection although nothing that the client did entitled it to."""
     if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
         return False
-    # Messages before a request that got a response did no harm.
+    # The messages before a request that got a response evidently did no harm, so only the later ones are examined.
     harmless = max((connection.position(asked.event) for asked in connection.requests if asked.answers), default=0)
     example = connection.events[harmless:]
-    # Over stdio, a server ends when its client closes the input, whichever requests are open.
+    # Over stdio, a server rightly ends when its client closes the input, whichever requests are open.
     if any(e.kind == "mark" and e.facts.get("what") == "half closed" for e in example):
         return False
     # A WebSocket is closed over text that is not UTF-8 (RFC 6455, section 8.1), and may be closed over text that is not
-    # JSON. But a request or notification with something odd in it, such as deep nesting, does not excuse ending the
-    # connection.
+    # JSON, so such text excuses the end. A request or notification with something unusual in it, such as deep nesting,
+    # does not.
     return all(
         e.kind == "message" and (is_plain(connection, e) or is_request(e.message) or is_notification(e.message))
         for e in example
@@ -184,7 +185,7 @@ def ended_without_cause(connection: Connection) -> bool:
 _SAID: Final = ("message", "text")
 
 
-# Only the first plain request that decides anything after the event is judged: if it fails, later ones add nothing.
+# Only the first plain request after the event that decides anything is judged: later ones would add nothing.
 def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
     """Check that the server still responds to requests after an event."""
     place = connection.position(event)
@@ -193,11 +194,11 @@ def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
             if asked.answers:
                 yield held(asked.answers[0])
             elif asked.cancelled is not None or (asked.overdue is not None and lost(asked) is None):
-                continue  # a request that was cancelled, or may just take long, proves nothing
+                continue  # a cancelled request, or one that may just be slow, proves nothing
             elif (mark := lost(asked)) is not None:
                 yield broken(mark, f"{asked.method} was no longer answered")
             elif ended_without_cause(connection):
-                yield broken(connection.close or event, "the server ended")
+                yield broken(connection.close or event, "the server ended the connection")
             return
 
 
@@ -208,7 +209,7 @@ def code_of(asked: RecordedRequest) -> int | None:
 
 
 def code_or_result(asked: RecordedRequest) -> str:
-    """Return the code of the error that a request got, or ``a result`` if it got none, as text for a message."""
+    """Return the code of the error that a request got, as text; ``a result`` if it got none."""
     code = code_of(asked)
     return "a result" if code is None else str(code)
 
@@ -261,10 +262,10 @@ def first_after(connection: Connection, end: Event, events: Iterable[Event]) -> 
 
 
 def has_read(connection: Connection, event: Event) -> int | None:
-    """Return the place by which the server has certainly read a message from the client, or None if nothing shows it.
+    """Return the position by which the server has certainly read a client's message, or None if nothing shows that.
 
-    The place is that of the first response to a request sent after the message: messages are read in order. Over HTTP,
-    where each message travels by itself, the request must be sent after the response to the message's POST.
+    The result is the position of the first response to a request sent after the message: messages are read in order.
+    Over HTTP, where each message travels by itself, the request must be sent after the response to the message's POST.
     """
     sent = event
     if event.exchange is not None:
@@ -295,8 +296,8 @@ def pages(connection: Connection, method: str) -> Iterator[list[RecordedRequest]
             place = connection.position(chain[-1].answers[0])
             later = (each for each in asked if connection.position(each.event) > place)
             following = next((each for each in later if each.params.get("cursor") == cursor), None)
-            # A server may give the same cursor again and again; a long transcript like that would take quadratic time
-            # here.
+            # The chain is bounded, because a server may give the same cursor again and again, and following such a
+            # chain through a long transcript would take quadratic time.
             if following is None or len(chain) > 100:
                 break
             chain.append(following)
@@ -319,12 +320,12 @@ def named(asked: Iterable[RecordedRequest], field: str, key: str) -> list[str]:
 
 
 def schema_problem(history: History, schema: Any, value: Any) -> str | None:
-    """Say how a value violates a JSON Schema; None if it conforms, or the schema can't be used.
+    """Return how a value violates a JSON Schema; None if the value is valid, or the schema can't be used.
 
     The validator for the schema is cached in the history.
     """
-    # Validators are kept by the schema's text: each reading of a list brings its own copy of the same schema, and
-    # compiling a schema costs more than checking a value.
+    # Validators are cached by the schema's text, because each reading of a list brings its own copy of the same schema,
+    # and compiling a schema costs more than checking a value.
     key = json.dumps(schema, sort_keys=True)
     if key not in history.validators:
         try:
@@ -353,7 +354,7 @@ def notifications(connection: Connection, sender: Sender, *methods: str) -> Iter
 
 def is_same_id(one: Any, other: Any) -> bool:
     """Return whether two ids are the same; a peer may have sent any JSON value as an id."""
-    # In Python, 1, 1.0 and True are equal; in the protocol, true is not an id.
+    # In Python, 1, 1.0 and True are equal, but as ids they differ.
     return type(one) is type(other) and bool(one == other)
 
 

@@ -1,4 +1,4 @@
-"""A transcript with an index: which response belongs to which request, what was negotiated, and what was listed."""
+"""Indexes a transcript: which response belongs to which request, what was negotiated, and what was listed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LISTS: Final = {
 
 
 def params_of(event: Event) -> dict[str, Any]:
-    """Return the parameters of a request or notification, or an empty dict unless they are an object."""
+    """Return the parameters of a request or notification, or an empty dict if they are not an object."""
     return object_of(event.message.get("params"))
 
 
@@ -66,8 +66,8 @@ def is_notification(message: Any) -> TypeGuard[dict[str, Any]]:
 
 def is_response(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a response, well-formed or not."""
-    # A message with both a result and an error counts, too: it breaks a rule, but is still meant as a response, and its
-    # request counts as answered.
+    # A message with both a result and an error counts, too: it breaks a rule, but it is still meant as a response, so
+    # its request counts as answered.
     return isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
 
 
@@ -139,9 +139,9 @@ class Exchange:
 
     Attributes:
         request: The event of the request's head.
-        sent: The messages in the request's body, or its texts that are not JSON.
+        sent: The messages in the request's body, or the texts in it that are not JSON.
         response: The event of the response's head, if one came.
-        received: The messages in the response's body or on its stream, or its texts that are not JSON.
+        received: The messages in the response's body or on its stream, or the texts in it that are not JSON.
         end: The event that ends the response, if it has ended.
     """
 
@@ -199,7 +199,8 @@ class Connection:
     close: Event | None = None
     _open: dict[tuple[Sender, Any], RecordedRequest] = attrs.Factory(dict)
     _tokens: dict[tuple[Sender, Any], RecordedRequest] = attrs.Factory(dict)
-    # Events are looked up by identity, so the messages of batches, which are events of their own, are kept alive.
+    # Events are looked up by identity, so the events that are made for the messages of a batch are kept alive in
+    # `_parts`.
     _places: dict[int, int] = attrs.Factory(dict)
     _parts: dict[int, list[Event]] = attrs.Factory(dict)
     _uses: dict[Any, int] = attrs.Factory(dict)
@@ -241,8 +242,8 @@ class Connection:
 
     def is_after_session(self, event: Event) -> bool:
         """Return whether an event came after the client's successful request to end its session."""
-        # The place of the request decides, not that of the response: the server may have ended the session before the
-        # client learns of it.
+        # The position of the request decides, not that of the response: the server may have ended the session before
+        # the client learns of it.
         end = None if self.session_end is None else self.exchanges[self.session_end.exchange or 0].request
         return end is not None and self.position(event) > self.position(end)
 
@@ -251,8 +252,8 @@ class Connection:
         """The revision that the two sides speak: as negotiated, or as the client's requests name it."""
         if self.hello is not None and self.hello.result is not None:
             return str(self.hello.result.get("protocolVersion"))
-        # The first revision that exists is taken: a client may try a version that is not supported, or be made to,
-        # before it continues in another.
+        # The first revision that exists is taken: a client may first try a version that is not supported, on its own or
+        # because a plan says so, before it continues in another.
         named = [asked.meta.get(meta.PROTOCOL_VERSION) for asked in self.requests]
         return next((name for name in named if name in REVISIONS), LATEST_LEGACY)
 
@@ -325,7 +326,7 @@ class Connection:
         found: T = self._kept[key]
         return found
 
-    # --- made by `History` --------------------------------------------------------------------------------------------
+    # --- called by `History` ------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
         """Add an event to the connection, and index it."""
@@ -345,8 +346,8 @@ class Connection:
                 return
             parts = self._parts[id(event)] = []
             for message in event.message:
-                # All parts get the place of the batch: within it there is no order of processing (JSON-RPC 2.0, section
-                # 6).
+                # All parts get the position of the batch, because a batch may be processed in any order (JSON-RPC 2.0,
+                # section 6).
                 part = attrs.evolve(event, message=message)
                 parts.append(part)
                 self._places[id(part)] = self._places[id(event)]
@@ -375,7 +376,8 @@ class Connection:
                         self._give_up(asked, event)
 
     def _give_up(self, asked: RecordedRequest, event: Event) -> None:
-        # A request that gets no response in time is given up for that very reason, which excuses nothing.
+        # Cancelling an overdue request doesn't count: the request was given up only because no response came in time,
+        # so the cancellation does not excuse the missing response.
         if asked.cancelled is None and not asked.answers and asked.overdue is None:
             asked.cancelled = event
 
@@ -390,7 +392,8 @@ class Connection:
         if is_request(message):
             asked = RecordedRequest(event)
             (self.requests if event.sender == "client" else self.questions).append(asked)
-            # The request stays here after its response: a second response, or a late cancellation, must still find it.
+            # The request stays in `_open` after its response: a second response, or a late cancellation, must still
+            # find it.
             self._open[event.sender, id_key(asked.id)] = asked
             if is_request_id(token := asked.meta.get(meta.PROGRESS_TOKEN)):
                 self._tokens[event.sender, id_key(token)] = asked
@@ -438,8 +441,8 @@ class History:
 
     def __init__(self, events: Sequence[Event], since: int = 0) -> None:
         self.events = events
-        # Events are compared by identity: comparing large messages by value is slow, and two events of one instant may
-        # be equal.
+        # Events are compared by identity, because comparing large messages by value is slow, and two events of the same
+        # instant may be equal.
         self._prologue = {id(event) for event in events[:since]}
         self.connections: dict[int, Connection] = {}
         self.validators: dict[str, SchemaValidator | None] = {}

@@ -30,14 +30,14 @@ from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["ELSEWHERE", "is_clean", "is_no_version", "is_whole", "posted", "received"]
 
-# HTTP+SSE, the transport of 2024-11-05, has other rules.
+# 2024-11-05 is left out, because its transport, HTTP+SSE, has other rules.
 STREAMABLE: Final = REVISIONS[1:]
 
 
-# 403 is left out: for `origin_checked` it is the right response. Rules for which a refused Origin or Host would be an
-# excuse add it themselves.
+# 403 is left out, because it is the right response for `origin_checked`. Rules for which a refused Origin or Host would
+# be an excuse add 403 themselves.
 ELSEWHERE: Final = frozenset({401, 407, 408, 429, 502, 503, 504})
-"""HTTP statuses that decide none of these rules: they are about authorization, or an overloaded server or proxy."""
+"""HTTP statuses that decide none of these rules: they concern authorization, or an overloaded server or proxy."""
 
 
 def is_clean(exchange: Exchange) -> bool:
@@ -46,12 +46,12 @@ def is_clean(exchange: Exchange) -> bool:
     # Without Accept any type will do (RFC 9110, section 12.5.1), so a missing header is read as `*/*`.
     accept = {part.partition(";")[0].strip().lower() for part in headers.get("accept", "*/*").split(",")}
     typed = exchange.method != "POST" or media_type(exchange.request) == "application/json"
-    # Which origins a server allows can't be seen, so any Origin at all may be why it refused.
+    # Which origins a server allows can't be seen, so any Origin at all may be the reason for a refusal.
     return typed and "origin" not in headers and ("*/*" in accept or _WANTED.get(exchange.method, set()) <= accept)
 
 
-# Official SDKs respond to a POST with 406 unless both types are named. They may, as the specification requires clients
-# to name both (Sending Messages).
+# Official SDKs respond with 406 to a POST whose Accept header doesn't list both types. They may do so, because the
+# specification requires clients to list both (Sending Messages).
 _WANTED: Final = {"GET": {"text/event-stream"}, "POST": {"application/json", "text/event-stream"}}
 
 
@@ -60,7 +60,8 @@ def is_no_version(version: str) -> bool:
     if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", version):
         # A date from 2024 to 2099 may be a revision, and a server may support a future one before the kit does.
         return not "2024" <= version < "2100"
-    # Drafts had names such as DRAFT-2025-v2, and a server may have some of its own, so only plain words are certain.
+    # Drafts had names such as DRAFT-2025-v2, and a server may have names of its own, so only plain words are certain to
+    # name no version.
     return version.isalpha() and "draft" not in version.lower()
 
 
@@ -115,9 +116,9 @@ def endpoint_methods(_: Event, _connection: Connection, exchange: Exchange) -> O
     """Check that the server does not refuse POST itself, with 405 or 501, for a request with valid headers."""
     if not is_clean(exchange):
         return UNDECIDED
-    # Any other status is about this request. Only these two say that the method is not supported (RFC 9110, sections
-    # 15.5.6 and 15.6.2).
-    return f"a POST got {exchange.status}" if exchange.status in (405, 501) else None
+    # Any other status may be about this particular request. Only these two say that the method is not supported (RFC
+    # 9110, sections 15.5.6 and 15.6.2).
+    return f"a POST got status {exchange.status}" if exchange.status in (405, 501) else None
 
 
 @stated_rule(moves=["foreign-origin"], transports=["http"])
@@ -127,7 +128,7 @@ def origin_checked(_: Event, connection: Connection, exchange: Exchange) -> Opin
     headers = exchange.request.headers
     host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
     origin = urlsplit(headers.get("origin", "")).hostname or ""
-    # `null`, and a value that is not a URL, has no host. The specification leaves it to the server whether such an
+    # `null`, or a value that is not a URL, has no host. The specification leaves it to the server whether such an
     # Origin is "invalid".
     if not origin or not _is_local(host) or _is_local(origin) or exchange.status in ELSEWHERE:
         return UNDECIDED
@@ -154,7 +155,7 @@ def _posted_notices(history: History) -> Iterator[tuple[Event, Exchange]]:
 @stated_rule(moves=["unknown-notification", "stray-response"], transports=["http"])
 @each(_posted_notices)
 def notification_accepted_202(_: Event, exchange: Exchange) -> Opinion:
-    """Require status 202 without a body for each POST of a notification or response that was not refused."""
+    """Require status 202 without a body in response to each POSTed notification or response that was not refused."""
     status = exchange.status or 0
     # Until the HTTP response has ended, a body may still come; and one that was cut off may have lost its body.
     if not 200 <= status < 300 or not is_whole(exchange):
@@ -167,9 +168,9 @@ def notification_accepted_202(_: Event, exchange: Exchange) -> Opinion:
 @stated_rule(moves=["unknown-notification", "stray-response", "tell-in-unknown-version"], transports=["http"])
 @each(_posted_notices)
 def notification_refused_with_error(response: Event, exchange: Exchange) -> Opinion:
-    """Require an HTTP error status for each POST of a notification or response that got an error."""
+    """Require an HTTP error status in response to each POSTed notification or response that got an error."""
     status = exchange.status or 0
-    # The body is optional, so a client may read only the status, and take a 200 with an error in the body for
+    # A client may read only the status, because a body is optional; it would take a 200 with an error in the body as
     # acceptance.
     error = next((event for event in received(exchange) if "error" in event.message), None)
     if status < 400 and error is None:
@@ -181,15 +182,15 @@ def notification_refused_with_error(response: Event, exchange: Exchange) -> Opin
 @each(posted)
 def answer_content_type(response: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Require one JSON object or an event stream in response to each request, unless it was refused or given up."""
-    # The statement is about successful responses. The body of a refusal, such as a proxy's page, may be anything. A
-    # cancelled request needs no response, so its POST may end without a body, and then without a type.
+    # The specification's statement is about successful responses. The body of a refusal, such as a proxy's page, may be
+    # anything. A cancelled request needs no response, so its POST may end without a body, and then without a type.
     if not 200 <= (exchange.status or 0) < 300 or _is_given_up(_asked(connection, exchange)):
         return UNDECIDED
     if exchange.is_stream:
         return None
     if media_type(response) != "application/json":
         return f"a request got status {exchange.status} with Content-Type {response.headers.get('content-type')!r}"
-    # A body that was cut off may have been one object.
+    # The body may have been one object before it was cut off.
     if not is_whole(exchange):
         return UNDECIDED
     one = len(exchange.received) == 1 and isinstance(exchange.received[0].message, dict)
@@ -212,10 +213,10 @@ def one_message_an_event(history: History) -> Iterator[Verdict]:
         for event in exchange.received if exchange.is_stream else ():
             # Clients ignore events of other types, as SSE requires, so a server may use those as it likes.
             if event.facts.get("event", "message") == "message" and event.text != b"":
-                # A list is a batch, which other rules judge by revision. server-everything replays the priming events
-                # of its streams as `{}`, which no client can read.
+                # A list is a batch, which other rules judge by revision. server-everything breaks this rule: it replays
+                # the priming events of its streams as `{}`, which no client can read.
                 kept = isinstance(event.message, list) or is_message(event.message)
-                yield judged(kept, event, "the data of an event are not a message")
+                yield judged(kept, event, "the data of an event is not a message")
 
 
 # --- the streams of requests ------------------------------------------------------------------------------------------
@@ -253,11 +254,12 @@ def _server_end(exchange: Exchange) -> Event | None:
 @each(_streams)
 def stream_primed(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Require an id and no data in the first event of a stream with event ids; other streams can't be resumed."""
-    # The event without data is new in 2025-11-25, and servers go by the version that the request's header names.
+    # Priming events are new in 2025-11-25, and whether a server sends them depends on the version that the request's
+    # header names.
     if exchange.request.headers.get("mcp-protocol-version") != connection.revision or not _has_ids(exchange):
         return UNDECIDED
-    # Only the first event counts: a client that is cut off before an id came has nothing to resume from, whatever ids
-    # would follow.
+    # Only the first event counts: a client that is cut off before an id has come has nothing to resume from, even if
+    # later events have ids.
     first = exchange.received[0]
     primed = bool(first.facts.get("event_id")) and first.text == b""
     return judged(primed, first, "the stream has event ids, but its first event has data, or no id")
@@ -284,8 +286,8 @@ def _root(connection: Connection, exchange: Exchange) -> Exchange | None:
     seen = 0
     while exchange.resumes is not None or "last-event-id" in exchange.request.headers:
         found = connection.exchanges.get(exchange.resumes) if exchange.resumes is not None else None
-        # A recording may begin in the middle of a stream, or name exchanges in a circle. No plan resumes a stream a
-        # thousand times.
+        # A recording may begin in the middle of a stream, or name exchanges in a circle, so the search is bounded: no
+        # plan resumes a stream a thousand times.
         if found is None or seen > 1000:
             return None
         exchange, seen = found, seen + 1
@@ -302,7 +304,7 @@ def stream_has_response(_: Event, connection: Connection, exchange: Exchange) ->
     if exchange.end is None or not is_whole(exchange) or _has_ids(exchange):
         return UNDECIDED
     # A cancelled request gets no response, and a server may end streams with the session (Sending Messages to the
-    # Server). Of two requests with one id, which no client may send, one may get no response.
+    # Server). If two requests share an id, which is forbidden, one of them may get no response.
     twice = connection.uses(exchange.message["id"]) > 1
     if twice or _is_given_up(_asked(connection, exchange)) or not _lives(connection, exchange.end):
         return UNDECIDED
@@ -326,12 +328,12 @@ def _relation(event: Event, message: dict[str, Any]) -> Opinion:
     # An error about a message that could not be read has no id, or the id null.
     if is_response(found) and found.get("id") is not None:
         related = _is_answer_to(event, message)
-        return None if related else f"the response to another request, {found['id']!r}, came"
+        return None if related else f"the stream carried the response to a different request, {found['id']!r}"
     if found.get("method") != "notifications/progress":
         return UNDECIDED
     token = member_of(found, "params", "progressToken")
     own = member_of(message, "params", "_meta", meta.PROGRESS_TOKEN)
-    return None if token == own else f"progress of another request came, with the token {token!r}"
+    return None if token == own else f"the stream carried progress of a different request, with the token {token!r}"
 
 
 @stated_rule(moves=["call-tool", "calls-at-once"], transports=["http"])
@@ -388,7 +390,7 @@ def stream_ends_after_response(_: Event, _connection: Connection, exchange: Exch
 @each(_streams)
 def stream_unbuffered_header(response: Event, _connection: Connection, _exchange: Exchange) -> Opinion:
     """Require the header ``X-Accel-Buffering: no`` on each stream."""
-    # nginx, for which the header is meant, reads its value without regard to case, so this rule does, too.
+    # nginx, for which the header is meant, reads its value without regard to case, and so does this rule.
     value = response.headers.get("x-accel-buffering")
     return None if (value or "").strip().lower() == "no" else f"X-Accel-Buffering is {value!r}"
 
@@ -402,7 +404,8 @@ def disconnect_is_not_cancel(_: Event, connection: Connection, exchange: Exchang
     asked = _asked(connection, exchange)
     streams = [each for each in connection.exchanges.values() if each is not exchange and each.is_stream]
     later = [each for each in streams if _root(connection, each) is exchange]
-    # Without a resumption it can't be seen whether the request went on; and the client may also have cancelled it.
+    # A cancelled request may stay without a response; and without a resumption nothing shows whether the request went
+    # on.
     if asked.cancelled is not None or not later:
         return UNDECIDED
     if (answer := _answer(exchange.message, *later)) is not None:
@@ -410,7 +413,7 @@ def disconnect_is_not_cancel(_: Event, connection: Connection, exchange: Exchang
     end = lost(asked)
     if end is None:
         end = _server_end(later[-1])
-        # A stream with ids can be resumed once more, and the response may be waiting there.
+        # A stream with ids can be resumed once more, and the response may come only then.
         if end is None or _has_ids(later[-1]) or not _lives(connection, end):
             return UNDECIDED
     return broken(end, "the request whose stream was broken off never got its response")
@@ -420,7 +423,10 @@ def disconnect_is_not_cancel(_: Event, connection: Connection, exchange: Exchang
 
 
 def _faultless(*methods: str) -> Occasions[Connection, Exchange]:
-    """Return, as occasions, legacy-era exchanges in which no header but session or version justifies a refusal."""
+    """Return, as occasions, the legacy-era exchanges that only the session or version header gives a reason to refuse.
+
+    Exchanges with status 403, or a status in `ELSEWHERE`, are left out.
+    """
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
         for response, connection, exchange in exchanged(*methods)(history):
@@ -439,9 +445,9 @@ def get_stream_or_405(_: Event, connection: Connection, exchange: Exchange) -> O
         return UNDECIDED
     if not _in_session(connection, exchange) or not _in_revision(connection, exchange):
         return UNDECIDED
-    # The Python SDK, version 1 of the TypeScript SDK and FastMCP respond to the second GET of a session with 409. The
-    # specification allows only two responses, and lets a client keep several streams (Multiple Connections), so that is
-    # a fault.
+    # The Python SDK, version 1 of the TypeScript SDK and FastMCP respond to the second GET of a session with 409. That
+    # is a fault: the specification allows only two responses, and lets a client keep several streams (Multiple
+    # Connections).
     kept = exchange.status == 405 or (exchange.status == 200 and exchange.is_stream)
     return None if kept else f"a GET got status {exchange.status}, and no event stream"
 
@@ -470,7 +476,7 @@ def get_stream_unrelated(event: Event, connection: Connection) -> Opinion:
     asked = next((each for each in connection.requests if any(event is one for one in each.progress)), None)
     if asked is None:
         return None
-    # If the client has broken off the request's own stream, the server may have no other way to send it.
+    # If the client has broken off the request's own stream, the session's stream may be the only one left for progress.
     own = connection.exchanges.get(asked.event.exchange or 0)
     broken_off = own is not None and own.end is not None and own.end.facts.get("by") != "server"
     return UNDECIDED if broken_off else "progress of a request came on the stream of the session"
@@ -493,7 +499,7 @@ def message_on_one_stream(history: History) -> Iterator[Verdict]:
             for event in received(exchange):
                 if (key := _identity(connection, event.message)) is not None:
                     kept = first.setdefault(key, root) is root
-                    yield judged(kept, event, "the message came on another stream before")
+                    yield judged(kept, event, "the message had already come on a different stream")
 
 
 def _identity(connection: Connection, message: dict[str, Any]) -> Any:
@@ -514,7 +520,7 @@ def event_ids_unique(history: History) -> Iterator[Verdict]:
     """Check that no two messages share an event id, except that a resumed stream may replay its own events."""
     for connection in _with_sessions(history):
         used: dict[str, tuple[Exchange, int]] = {}
-        # Ids are opaque, so the order in which they first came is the only one that they have.
+        # Ids are opaque, so their only order is that in which they first came.
         places: dict[str, int] = {}
         for exchange in connection.exchanges.values():
             root = _root(connection, exchange)
@@ -526,7 +532,8 @@ def event_ids_unique(history: History) -> Iterator[Verdict]:
             for event in exchange.received:
                 if not (event_id := event.facts.get("event_id")):
                     continue
-                # An event that only primes the stream has no message, and just marks a place.
+                # An event that only primes the stream carries no message: it just marks a place, and so does not use up
+                # its id.
                 if event.kind == "message":
                     before, place = used.get(event_id, (None, 0))
                     again = before is root and exchange is not root and place > after and event_id not in here
@@ -555,12 +562,13 @@ def replay_own_stream(history: History) -> Iterator[Verdict]:
             place = origins.get((str(event.facts.get("event_id")), repr(event.message)))
             if place is not None and place[0] is not connection:
                 yield broken(event, "an event of another session was replayed")
-            # The request tells more than event ids do: a response may be foreign although its own stream was never
-            # seen.
+            # The request that began the stream tells more than event ids do: a response may be foreign although its own
+            # stream was never seen.
             elif root is not None and is_request(root.message) and is_response(event.message):
                 yield judged(_is_answer_to(event, root.message), event, "the response to another request was replayed")
             elif root is not None:
-                # server-everything does this: a resumed stream gets the events of all streams of the session.
+                # server-everything breaks this rule: on a resumed stream it sends the events of all streams of the
+                # session.
                 foreign = place is not None and place[1] is not root
                 yield judged(not foreign, event, "an event of another stream was replayed")
 
@@ -570,7 +578,7 @@ def replay_own_stream(history: History) -> Iterator[Verdict]:
 
 def _in_session(connection: Connection, exchange: Exchange) -> bool:
     """Return whether a request names its session, if there is one, before the session has ended."""
-    # A request outside its session gets 400 or 404 for that reason, even if everything else about it is right.
+    # A request outside its session gets 400 or 404, even if everything else about it is right.
     named = exchange.request.headers.get("mcp-session-id") == connection.session_id
     return named and not connection.is_after_session(exchange.request)
 
@@ -591,11 +599,11 @@ def _sessions(history: History) -> Iterator[tuple[Event, str]]:
 def session_id_visible_ascii(_: Event, session: str) -> Opinion:
     """Check that each session id consists of visible ASCII characters only."""
     kept = bool(session) and all("\x21" <= character <= "\x7e" for character in session)
-    return None if kept else f"the id of the session is {session!r}"
+    return None if kept else f"the session id must consist of visible ASCII characters, not {session!r}"
 
 
 SHORTEST_ID: Final = 8
-"""The minimum length of a session id that can't be guessed, in characters. Chosen: a shorter id has under 46 bits."""
+"""The minimum length, in characters, of a session id that can't be guessed. Chosen: a shorter one has under 46 bits."""
 
 
 @stated_rule(moves=["another-connection"], transports=["http"])
@@ -605,10 +613,10 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
     for given, session in _sessions(history):
         if session in earlier:
             yield broken(given, "two sessions have the same id")
-        # Digits can be random, too; only near neighbours show a counter. A thousand leaves room for the sessions of
-        # other clients.
+        # Digits can be random, too, so only ids that are close to each other show a counter. A difference of up to a
+        # thousand leaves room for the sessions of other clients.
         elif earlier and session.isdigit() and earlier[-1].isdigit() and abs(int(session) - int(earlier[-1])) < 1000:
-            yield broken(given, f"the ids of sessions count up: {earlier[-1]}, {session}")
+            yield broken(given, f"the session ids count up: {earlier[-1]}, {session}")
         else:
             yield judged(len(session) >= SHORTEST_ID, given, f"the id {session!r} is short enough to be guessed")
         earlier.append(session)
@@ -623,23 +631,27 @@ def session_id_required(_: Event, connection: Connection, exchange: Exchange) ->
     refused = 400 <= (exchange.status or 0) < 500
     if not refused or exchange.message["method"] == "initialize" or not _in_revision(connection, exchange):
         return UNDECIDED
-    return None if exchange.status == 400 else f"a request without the session id got {exchange.status}"
+    return None if exchange.status == 400 else f"a request without the session id got status {exchange.status}, not 400"
 
 
 @stated_rule(moves=["end-session"], transports=["http"])
 @each(_faultless("POST", "GET"))
 def session_ended_404(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Require status 404 for each request with the id of a session that was ended with DELETE."""
-    # Only an end that the client asked for and the server agreed to is certain: a session may also expire unseen.
+    # A session may also expire unseen, so its end is certain only if the client asked for it and the server agreed.
     ended = connection.session_end
     if ended is None or connection.position(exchange.request) < connection.position(ended):
         return UNDECIDED
     same = exchange.request.headers.get("mcp-session-id") == connection.session_id
     if not same or not _in_revision(connection, exchange) or not _is_usual(exchange):
         return UNDECIDED
-    # server-everything responds with 400. A client begins again only after a 404, so to the client the server just
-    # fails.
-    return None if exchange.status == 404 else f"a request in a session that had ended got status {exchange.status}"
+    # server-everything responds with 400. That is a fault: a client begins again only after a 404, so any other status
+    # just looks like a failure.
+    return (
+        None
+        if exchange.status == 404
+        else f"a request in a session that had ended got status {exchange.status}, not 404"
+    )
 
 
 def _is_usual(exchange: Exchange) -> bool:
@@ -654,13 +666,17 @@ def version_header_refused(_: Event, connection: Connection, exchange: Exchange)
     version = exchange.request.headers.get("mcp-protocol-version")
     if version is None or not is_no_version(version):
         return UNDECIDED
-    # A server may look for the session first, and refuse the request with 404 for that.
+    # A server may look for the session first, and respond with 404 if it finds none.
     if not _in_session(connection, exchange) or not _is_usual(exchange):
         return UNDECIDED
     # In the handshake, the body settles the revision, so the header has no say.
     if member_of(exchange.message, "method") == "initialize":
         return UNDECIDED
-    # A server that offers no stream for GET may say so first.
+    # A server that offers no stream for GET may say so before it checks the version.
     if exchange.method == "GET" and exchange.status == 405:
         return UNDECIDED
-    return None if exchange.status == 400 else f"the version {version!r} got status {exchange.status}"
+    return (
+        None
+        if exchange.status == 400
+        else f"a request with the version {version!r} got status {exchange.status}, not 400"
+    )

@@ -27,43 +27,44 @@ from trio_mcp.types.error_codes import (
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
-# The characters that Value Encoding allows in a header. HTTP itself allows bytes above 0x7f, too (RFC 9110, section
-# 5.5).
+# The characters that the specification allows in a header (Value Encoding). HTTP itself also allows bytes above 0x7f
+# (RFC 9110, section 5.5).
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
-# Value Encoding requires decimal digits, and Server Validation has 42.0 as an example; neither has an exponent.
+# The specification requires decimal digits (Value Encoding) and gives 42.0 as an example (Server Validation). It
+# mentions no exponents.
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 _VERSION: Final = "MCP-Protocol-Version"
 
 
 def _clean(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
-    """Yield the POSTs of modern-era requests that, as far as HTTP goes, a server has no reason to refuse."""
+    """Yield the POSTs of modern-era requests that a server has no reason to refuse on HTTP grounds."""
     for response, connection, exchange in posted(history):
         if connection.modern and is_clean(exchange) and exchange.status not in ELSEWHERE:
             yield response, connection, exchange
 
 
 def _modern(history: History) -> Iterator[tuple[Event, Connection, Exchange]]:
-    """Yield the POSTs of modern-era requests that are valid, except perhaps for the headers that are checked here.
+    """Yield the POSTs of modern-era requests that are valid, except perhaps for the headers that this module checks.
 
-    The body is complete, and the method is one that clients may use.
+    Each request names the revision of its connection, has a complete ``_meta``, and has a method that clients may use.
     """
     for response, connection, exchange in _clean(history):
         entries = member_of(exchange.message, "params", "_meta")
-        # A request in another revision may be refused with -32022, and have other headers, so nothing about it is
-        # certain.
+        # A request that names another revision than the connection's may rightly be refused with -32022, and may need
+        # other headers, so it is left out.
         if member_of(entries, meta.PROTOCOL_VERSION) != connection.revision:
             continue
         spec = method_spec(connection.revision, exchange.message["method"])
-        # An unknown method and an incomplete `_meta` have errors of their own, and the specification doesn't say which
-        # check comes first.
+        # An unknown method and an incomplete `_meta` call for errors of their own, and the specification doesn't say
+        # whether a server checks for them before or after the headers.
         if isinstance(entries.get(meta.CLIENT_CAPABILITIES), dict) and spec is not None and "client" in spec.senders:
             yield response, connection, exchange
 
 
 def _error(exchange: Exchange) -> tuple[Event, int] | None:
     """Return the event of the first JSON-RPC error in a response, and its code; None if there is no error."""
-    # On a stream, notifications may come before the error.
+    # On a stream, notifications may come before the error, so all messages of the response are searched.
     codes = ((event, member_of(event.message, "error", "code")) for event in received(exchange))
     return next(((event, code) for event, code in codes if isinstance(code, int)), None)
 
@@ -75,8 +76,8 @@ def _code(exchange: Exchange) -> int | None:
 
 def _refused(exchange: Exchange, what: str) -> Opinion:
     """Check that a request was refused with status 400 and error -32020, as header validation requires."""
-    # A server may send the head before the body, so as long as the body is missing the code isn't known.
-    # A client that leaves between the two never learns it.
+    # The error code is in the body, which a server may send later than the head. If the client left before the body
+    # came, the code is unknown.
     if not is_whole(exchange) and not exchange.received:
         return UNDECIDED
     code = _code(exchange)
@@ -90,14 +91,15 @@ def _refused(exchange: Exchange, what: str) -> Opinion:
 
 
 def _decoded(value: str) -> str | None:
-    """Return the text that the value of a header stands for; None if it is in doubt, or can't be decoded."""
+    """Return the text that a header's value stands for, or None if that is in doubt or the value can't be decoded."""
     value = value.strip(" \t")
     if not _PLAIN.fullmatch(value):
         return None
     # In `=?base64?=`, which has ten characters, the prefix and the suffix share a `?`, so it is a plain value.
     if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) > 10):
         return value
-    # Without `validate`, Python skips characters outside the alphabet. Servers differ here, so the value is in doubt.
+    # Without `validate`, Python skips characters outside the Base64 alphabet. Some servers skip such characters, too,
+    # and others refuse the value, so its meaning is in doubt.
     try:
         return base64.b64decode(value[9:-2], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -110,8 +112,8 @@ def _parameters(connection: Connection, message: dict[str, Any]) -> tuple[Parame
     tool = connection.tools.get(params["name"]) if isinstance(params.get("name"), str) else None
     if message["method"] != "tools/call" or tool is None:
         return ()
-    # A wrong annotation makes the tool's definition invalid (Schema Extension), and then it is unclear what its server
-    # expects.
+    # An invalid header annotation makes the tool's definition invalid (Schema Extension), so it is unclear which
+    # headers the server expects.
     try:
         return parameter_headers(tool.get("inputSchema"))
     except ValueError:
@@ -124,7 +126,8 @@ def _repeated(connection: Connection, message: dict[str, Any]) -> Iterator[tuple
     if isinstance(name := message["params"].get(NAMED_BY.get(message["method"], "")), str):
         yield "Mcp-Name", name
     for parameter in _parameters(connection, message):
-        # Values of other types can't be headers; whether a call with one is refused is up to the tool's own validation.
+        # Values of other types can't be headers. Whether a call with such a value is refused is up to the tool's own
+        # validation.
         if isinstance(value := parameter.value_in(message["params"].get("arguments")), (str, int)):
             yield parameter.header, value
 
@@ -134,7 +137,7 @@ def _compare(exchange: Exchange, header: str, value: Any) -> str:
 
     Returns:
         ``same``, ``other``, ``missing``, ``odd`` if the header contains characters that no header may contain, or
-        ``unclear`` if a server may take it for the same value or for another one.
+        ``unclear`` if a server may regard the two values as equal or as different.
     """
     given = exchange.request.headers.get(header.lower())
     if given is None:
@@ -143,7 +146,7 @@ def _compare(exchange: Exchange, header: str, value: Any) -> str:
         return "same" if given.strip(" \t") == value else "other"
     if not _PLAIN.fullmatch(given.strip(" \t")):
         return "odd"
-    # A method is never encoded.
+    # The name of a method is never Base64-encoded.
     text = given.strip(" \t") if header == "Mcp-Method" else _decoded(given)
     if text is None:
         return "unclear"
@@ -173,7 +176,7 @@ def _agrees(connection: Connection, exchange: Exchange) -> bool:
     """Return whether the request has exactly the MCP headers that its body calls for, with matching values."""
     arguments = exchange.message["params"].get("arguments")
     parameters = _parameters(connection, exchange.message)
-    # A server may refuse an argument that no header can repeat as if its header were missing.
+    # If an argument has a value that no header can repeat, a server may refuse the call as if a header were missing.
     if any(not isinstance(each.value_in(arguments), str | int | None) for each in parameters):
         return False
     found = _comparison(connection, exchange)
@@ -182,8 +185,8 @@ def _agrees(connection: Connection, exchange: Exchange) -> bool:
 
 def _unexpected(exchange: Exchange, found: dict[str, str]) -> bool:
     """Return whether a request has an MCP header that its body does not call for."""
-    # The specification doesn't say what to do with a header that repeats nothing in the body; a server may see a
-    # contradiction.
+    # The specification doesn't say what to do with a header that repeats nothing in the body; a server may regard such
+    # a header as a contradiction.
     names = {name.lower() for name, _ in exchange.request.facts.get("headers", ())}
     more = names - {header.lower() for header in found}
     return any(name in ("mcp-method", "mcp-name") or name.startswith("mcp-param-") for name in more)
@@ -202,12 +205,14 @@ def _unexpected(exchange: Exchange, found: dict[str, str]) -> bool:
 def header_mismatch_refused(_: Event, _connection: Connection, exchange: Exchange, found: dict[str, str]) -> Opinion:
     """Check that a request is refused if some of its headers contradict the body, and all others agree with it."""
     others = [header for header, how in found.items() if how == "other"]
-    # If another header is missing, odd or in doubt, nothing shows which of them the server went by.
+    # If another header is missing, malformed or ambiguous, nothing shows which header made the server respond as it
+    # did.
     if not others or not {*found.values()} <= {"same", "other"}:
         return UNDECIDED
-    # An unsupported version is in itself a reason to refuse a request. Version 2 of the Python SDK, and FastMCP, treat
-    # a request with an older version as a legacy one, and respond with -32600 because it has no session. Protocol
-    # Version Header requires HeaderMismatch whenever header and body differ, so that is a fault.
+    # A request in a version that the server doesn't support isn't judged, because the version alone is a reason to
+    # refuse it. A request whose header names a legacy version is judged: version 2 of the Python SDK, and FastMCP,
+    # treat it as a legacy request and respond with -32600 because it has no session. This response is a fault, because
+    # the specification requires HeaderMismatch whenever header and body differ (Protocol Version Header).
     older = exchange.request.headers[_VERSION.lower()] in LEGACY_REVISIONS
     if _VERSION in others and (len(others) > 1 or not older):
         return UNDECIDED
@@ -224,13 +229,14 @@ def header_mismatch_refused(_: Event, _connection: Connection, exchange: Exchang
 def missing_header_refused(_: Event, connection: Connection, exchange: Exchange, found: dict[str, str]) -> Opinion:
     """Check that a request without a required header is refused.
 
-    A request without the version is judged only if the server says that it speaks no legacy revision.
+    A request without the version header is judged only if the server accepts it, and has said that it speaks no legacy
+    revision.
     """
     missing = [header for header, how in found.items() if how == "missing"]
     if not missing or not {*found.values()} <= {"same", "missing"}:
         return UNDECIDED
-    # A server of both eras, which need not say so, may treat a request without a version as a legacy one, and refuse it
-    # as such.
+    # A server need not say that it speaks both eras. A server of both eras may treat a request without the version
+    # header as a legacy request and refuse it for that reason, so a refusal proves nothing.
     legacy = (exchange.status or 0) >= 400 or not _is_modern_only(connection)
     if _VERSION in missing and (len(missing) > 1 or legacy):
         return UNDECIDED
@@ -246,7 +252,7 @@ def bad_header_characters_refused(
     odd = [header for header, how in found.items() if how == "odd"]
     if not odd:
         return UNDECIDED
-    # Any refusal will do: an HTTP server may respond to such bytes with a plain 400 before its MCP code sees them.
+    # Any refusal is enough: an HTTP server may respond to such bytes with a plain 400 before its MCP code sees them.
     kept = (exchange.status or 0) >= 400
     return None if kept else f"a request with an invalid {odd[0]} got status {exchange.status}"
 
@@ -259,7 +265,8 @@ def encoded_header_decoded(_: Event, connection: Connection, exchange: Exchange)
     values = [exchange.request.headers.get(header.lower(), "") for header, _ in repeated]
     if not any(value.startswith("=?base64?") for value in values) or not _agrees(connection, exchange):
         return UNDECIDED
-    # Any other error is about the call. Only this one shows that strings were compared without decoding.
+    # Only HeaderMismatch shows that the header was compared with the body without being decoded. Any other error is
+    # about the call itself.
     return "an encoded header was not understood" if _code(exchange) == HEADER_MISMATCH else None
 
 
@@ -276,7 +283,7 @@ def null_argument_header_not_expected(_: Event, connection: Connection, exchange
     absent = [each.header for each in parameters if each.value_in(arguments) is None]
     if not absent or not _agrees(connection, exchange):
         return UNDECIDED
-    # Where all other headers are right, HeaderMismatch can only be about the one that has to be left out.
+    # All other headers agree with the body, so HeaderMismatch can only be about the header that has to be left out.
     refused = _code(exchange) == HEADER_MISMATCH
     return f"a call without the argument for {absent[0]} was refused because the header is missing" if refused else None
 
@@ -289,8 +296,8 @@ def header_names_case_insensitive(_: Event, connection: Connection, exchange: Ex
     names = [name for name, _ in exchange.request.facts.get("headers", ()) if name.lower() in usual]
     if all(name == usual[name.lower()] for name in names) or not _agrees(connection, exchange):
         return UNDECIDED
-    # A server that overlooks the version header may also assume 2025-03-26 (Protocol Version Header), and refuse that
-    # with -32022.
+    # A server that doesn't recognize the version header may also assume revision 2025-03-26 (Protocol Version Header)
+    # and refuse it with -32022.
     refused = _code(exchange) in (HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION)
     return f"headers named {', '.join(names)} were not understood" if refused else None
 
@@ -301,12 +308,12 @@ def integer_headers_numeric(_: Event, connection: Connection, exchange: Exchange
     """Check that a header may write an integer differently from the body, such as 42.0 for 42."""
     values = dict(_repeated(connection, exchange.message))
     unclear = [values[header] for header, how in found.items() if how == "unclear"]
-    # A string can be in doubt as well, because of its Base64; this rule is about integers.
+    # The value of a string header can be unclear as well, because of its Base64, but this rule is only about integers.
     if not unclear or not all(isinstance(value, int) for value in unclear):
         return UNDECIDED
     if not {*found.values()} <= {"same", "unclear"} or _unexpected(exchange, found):
         return UNDECIDED
-    return f"another way to write {unclear[0]} was refused" if _code(exchange) == HEADER_MISMATCH else None
+    return f"a header that writes {unclear[0]} differently was refused" if _code(exchange) == HEADER_MISMATCH else None
 
 
 # --- statuses ---------------------------------------------------------------------------------------------------------
@@ -324,10 +331,11 @@ def _errors(history: History) -> Iterator[tuple[Event, Exchange, int]]:
 @each(_errors)
 def unknown_method_404(_: Event, exchange: Exchange, code: int) -> Opinion:
     """Check that error -32601 comes with HTTP status 404."""
-    # 404 with another error may be about a path or a session, so only the code shows what was meant.
+    # A response with status 404 and another error may be about a path or a session, so only the error code -32601 shows
+    # that the method is unknown.
     if code != METHOD_NOT_FOUND:
         return UNDECIDED
-    return None if exchange.status == 404 else f"error -32601 came with status {exchange.status}"
+    return None if exchange.status == 404 else f"error -32601 came with status {exchange.status}, not 404"
 
 
 @stated_rule(moves=["mismatched-header", "missing-header", "unsupported-version"], transports=["http"])
@@ -337,7 +345,7 @@ def error_status_400(_: Event, exchange: Exchange, code: int) -> Opinion:
     # The specification reserves these codes (Error Codes), so a server can't give them a meaning of its own.
     if code not in (HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION):
         return UNDECIDED
-    return None if exchange.status == 400 else f"error {code} came with status {exchange.status}"
+    return None if exchange.status == 400 else f"error {code} came with status {exchange.status}, not 400"
 
 
 @stated_rule(moves=["incomplete-meta"], transports=["http"])
@@ -346,10 +354,11 @@ def incomplete_meta_status(_: Event, exchange: Exchange, code: int) -> Opinion:
     """Check that a request that is refused for an incomplete ``_meta`` gets status 400."""
     entries = member_of(exchange.message, "params", "_meta")
     complete = isinstance(entries, dict) and {meta.PROTOCOL_VERSION, meta.CLIENT_CAPABILITIES} <= entries.keys()
-    # A server of both eras may treat a request without a version as a legacy one; this code shows that it didn't.
+    # A server of both eras may treat a request without a version as a legacy one. Only the code -32602 shows that the
+    # server treated the request as a modern one.
     if code != INVALID_PARAMS or complete:
         return UNDECIDED
-    return None if exchange.status == 400 else f"the refusal came with status {exchange.status}"
+    return None if exchange.status == 400 else f"the refusal came with status {exchange.status}, not 400"
 
 
 @stated_rule(moves=["unsupported-version"], transports=["http"])
@@ -359,7 +368,8 @@ def unsupported_version_status(_: Event, _connection: Connection, exchange: Exch
     entries = member_of(exchange.message, "params", "_meta")
     named = member_of(entries, meta.PROTOCOL_VERSION)
     given = exchange.request.headers.get("mcp-protocol-version")
-    # If header and body differed, -32020 would be right, too; and the server may speak a future version.
+    # If header and body differ, error -32020 is also right. A version that may be a future one isn't judged, because
+    # the server may speak it.
     if not isinstance(named, str) or named != given or not is_no_version(named):
         return UNDECIDED
     if not isinstance(entries.get(meta.CLIENT_CAPABILITIES), dict) or not (is_whole(exchange) or exchange.received):
@@ -376,7 +386,7 @@ def _is_modern_only(connection: Connection) -> bool:
     """Return whether the server has said that it speaks no revision of the legacy era."""
     results = (asked.result for asked in connection.requests if asked.method == "server/discover")
     versions = items_of(next(filter(None, results), None), "supportedVersions")
-    # An empty list, or no list, promises nothing: such a server may still respond to `initialize`.
+    # A missing or empty list of versions promises nothing: a server that sends none may still respond to `initialize`.
     return bool(versions) and {*map(str, versions)}.isdisjoint(LEGACY_REVISIONS)
 
 
@@ -398,10 +408,14 @@ def legacy_traffic_refused(response: Event, connection: Connection, exchange: Ex
         return UNDECIDED
     if "mcp-session-id" in response.headers:
         return "the response has a session id"
-    # Only a request that nothing else can make fail shows whether the header was ignored.
+    # Only a request that has no other reason to fail shows whether the server ignored its session or event id.
     if not is_request(exchange.message) or not _is_sound(connection, exchange):
         return UNDECIDED
-    return None if exchange.status == 200 else f"a request with a session id got {exchange.status}"
+    return (
+        None
+        if exchange.status == 200
+        else f"a request with a session or event id got status {exchange.status}, not 200"
+    )
 
 
 def _is_sound(connection: Connection, exchange: Exchange) -> bool:

@@ -43,8 +43,8 @@ LISTING: Final = ("list-all", "list-undeclared")
 def _hellos(history: History) -> Iterator[tuple[Event, RecordedRequest, str]]:
     """Yield the first handshake of each connection, with the version that the client asked for."""
     for connection in history:
-        # The specification has only one handshake, the first interaction (Initialization); the response to a second one
-        # is up to the server.
+        # The specification allows only one handshake, as the first interaction (Initialization). The response to a
+        # second handshake is up to the server, so only the first handshake is judged.
         first = next((asked for asked in connection.requests if asked.method == "initialize"), None)
         wanted = first.params.get("protocolVersion") if first is not None else None
         if first is not None and isinstance(wanted, str) and is_plain(connection, first.event):
@@ -52,18 +52,19 @@ def _hellos(history: History) -> Iterator[tuple[Event, RecordedRequest, str]]:
 
 
 def _offers(history: History) -> Iterator[tuple[Event, str, str, set[str]]]:
-    """Yield the response to each handshake, if the server agrees to a version in it.
+    """Yield the response to each handshake in which the server agrees to a version.
 
-    With it come this version, the version that the client asked for, and the legacy revisions that the server was seen
-    to speak, or says that it speaks.
+    Each response comes with the agreed version, the version that the client asked for, and the legacy revisions that
+    the server was seen to speak, or says that it speaks.
     """
     found = [
         (asked.answers[0], agreed, wanted)
         for _, asked, wanted in _hellos(history)
         if isinstance(agreed := member_of(asked.result, "protocolVersion"), str)
     ]
-    # Versions that are unknown to the kit, such as drafts, have no place in the order by which offers are judged. The
-    # modern era has no handshake, so a server that speaks it rightly agrees to another version here.
+    # Only legacy revisions count. A version that is unknown to the kit, such as a draft, has no place in the order by
+    # which offers are judged. The modern era has no handshake, so a server that speaks a modern revision rightly agrees
+    # to a different version in a handshake.
     spoken = ({agreed for _, agreed, _ in found} | supported(history)) & set(LEGACY)
     return ((*offer, spoken) for offer in found)
 
@@ -74,7 +75,7 @@ def initialize_answered(_: Event, asked: RecordedRequest, wanted: str) -> Opinio
     if not asked.answers:
         mark = lost(asked)
         return UNDECIDED if mark is None else broken(mark, f"initialize for {wanted} was not answered")
-    # An error may be right: the specification has an example of one for a version that isn't supported (Error
+    # An error may be right: the specification's example for a version that isn't supported is an error (Error
     # Handling).
     if asked.result is None:
         return UNDECIDED
@@ -87,23 +88,23 @@ def initialize_answered(_: Event, asked: RecordedRequest, wanted: str) -> Opinio
 def version_echoed(_: Event, agreed: str, wanted: str, spoken: set[str]) -> Opinion:
     if agreed == wanted:
         return None
-    # Another part of the history must show that the server speaks the version; otherwise the specification requires it
-    # to offer another one.
-    return f"the server speaks {wanted}, but answers with {agreed}" if wanted in spoken else UNDECIDED
+    # The server is at fault only if another part of the history shows that it speaks the wanted version; otherwise the
+    # specification requires it to offer a different version.
+    return f"the server speaks {wanted}, but answered with {agreed}" if wanted in spoken else UNDECIDED
 
 
-# A version below this one is older than the first revision, so no server can speak it.
+# A version that sorts before this constant is older than the first revision, so no server can speak it.
 _TOO_OLD: Final = "2024"
 
 
 @stated_rule(moves=("open-in-revision",))
 @each(_offers)
 def version_offered(_: Event, agreed: str, wanted: str, _spoken: set[str]) -> Opinion:
-    # An error instead of an offer is not judged: the specification has one as an example, although it asks for a
-    # version.
+    # Only offers are judged, not errors: the specification requires an offer, but gives an error as an example (Error
+    # Handling).
     if wanted in REVISIONS or wanted >= _TOO_OLD:
         return UNDECIDED
-    return None if agreed != wanted else f"the server agrees to {wanted!r:.60}, which never existed"
+    return None if agreed != wanted else f"the server agreed to {wanted!r:.60}, which never existed"
 
 
 @stated_rule(moves=("open-in-revision",))
@@ -112,9 +113,9 @@ def version_offered_latest(_: Event, agreed: str, wanted: str, spoken: set[str])
     if agreed not in REVISIONS or agreed == wanted or wanted in spoken:
         return UNDECIDED
     newest = max(spoken, key=REVISIONS.index)
-    # The server may speak more revisions than were seen, so a newer offer is right as well.
+    # The server may speak more revisions than the history shows, so a newer offer is right as well.
     kept = REVISIONS.index(agreed) >= REVISIONS.index(newest)
-    return None if kept else f"the server offers {agreed}, but speaks {newest}"
+    return None if kept else f"the server offered {agreed}, but also speaks the newer {newest}"
 
 
 @stated_rule(moves=("another-connection", "open-in-revision"))
@@ -123,15 +124,15 @@ def server_waits_for_initialized(history: History) -> Iterator[Verdict]:
         ready = next(notifications(connection, "client", "notifications/initialized"), None)
         if connection.hello is None or ready is None:
             continue
-        # A request that comes after the notification was sent may have crossed it, or be a reaction to it; only one
-        # that came before is certainly too early.
+        # A request that arrived after the client had sent the notification may have crossed the notification on the
+        # way, or be a reaction to it. Only a request that arrived before is certainly too early.
         questions = (asked for asked in connection.questions if asked.method != "ping")
         place = connection.position(ready)
         early = next((asked for asked in questions if connection.position(asked.event) < place), None)
         if early is None:
             yield held(ready)
         else:
-            yield broken(early.event, f"{early.method} was asked before notifications/initialized")
+            yield broken(early.event, f"the server sent {early.method} before notifications/initialized")
 
 
 @stated_rule(moves=("call-tool", "call-with-capabilities", "list-all"))
@@ -139,12 +140,12 @@ def negotiated_version_kept(history: History) -> Iterator[Verdict]:
     for connection in history:
         for event in connection.messages("server") if connection.hello is not None else ():
             method = member_of(event.message, "method")
-            # A method that no revision has may come from an extension; one that only other revisions have shows the
-            # wrong version.
+            # A method that no revision defines may come from an extension. A method that only other revisions define
+            # shows that the server doesn't keep to the agreed revision.
             if isinstance(method, str) and is_spec_method(method):
                 spec = method_spec(connection.revision, method)
                 kept = spec is not None and "server" in spec.senders
-                yield judged(kept, event, f"a server sends no {method} in revision {connection.revision}")
+                yield judged(kept, event, f"a server must not send {method} in revision {connection.revision}")
 
 
 # --- capabilities -----------------------------------------------------------------------------------------------------
@@ -158,7 +159,8 @@ def capabilities_declared(history: History) -> Iterator[Verdict]:
     for connection in filter(_knows_capabilities, history):
         for asked in connection.requests:
             if asked.method in LISTS:
-                # An empty list may only be polite, so it offers nothing.
+                # An empty list doesn't show that the server offers anything: a server may return an empty list instead
+                # of an error.
                 needed, offered = asked.method.split("/")[0], member_of(asked.result, LISTS[asked.method][0])
             # 2024-11-05 has completion, but no capability for it.
             elif asked.method == "completion/complete" and connection.revision != "2024-11-05":
@@ -167,15 +169,16 @@ def capabilities_declared(history: History) -> Iterator[Verdict]:
                 continue
             if offered:
                 kept = declares(connection.server_capabilities, needed)
-                yield judged(kept, asked.answers[0], f"{asked.method} returns something, but {needed} is not declared")
+                yield judged(kept, asked.answers[0], f"{asked.method} returned data, but {needed} is not declared")
         for event in notifications(connection, "server", "notifications/message"):
-            # Versions 1 and 2 of the Python SDK do this: they log although they don't declare it.
+            # Versions 1 and 2 of the Python SDK break this rule: they send log messages without declaring `logging`.
             kept = declares(connection.server_capabilities, "logging")
             yield judged(kept, event, "a log message was sent, but logging is not declared")
 
 
 def _knows_capabilities(connection: Connection) -> bool:
-    # A server that has responded to neither request has had no occasion to declare anything.
+    # A server declares its capabilities in its response to `initialize` or `server/discover`. If it has responded to
+    # neither, it has had no occasion to declare anything.
     return any(
         asked.method in ("initialize", "server/discover") and asked.result is not None for asked in connection.requests
     )
@@ -207,11 +210,11 @@ def capabilities_respected(history: History) -> Iterator[Verdict]:
 )
 @each(about("tools/list", "resources/list", "prompts/list"))
 def lists_answered(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # A cursor may have expired, or be one that the kit made up. A log level that does not exist may be refused.
+    # A server may refuse a cursor that has expired or that the kit made up, and a log level that does not exist.
     if "cursor" in asked.params or meta.LOG_LEVEL in asked.meta:
         return UNDECIDED
     code = code_of(asked)
-    # A code of the server's own may mean that it is busy.
+    # An error code of the server's own, outside the range that JSON-RPC reserves, may mean that the server is busy.
     own = code is not None and not -32768 <= code <= -32000
     if own or not declares(connection.server_capabilities, asked.method.split("/")[0]):
         return UNDECIDED
@@ -228,7 +231,7 @@ def extension_names(_: Event, _connection: Connection, asked: RecordedRequest) -
     names = extensions if isinstance(extensions, dict) else {}
     # Keys of `_meta` may lack a prefix; names of extensions may not (Extension Negotiation).
     wrong = next((name for name in names if "/" not in name or not meta.is_valid_key(name)), None)
-    return None if wrong is None else f"{wrong!r:.80} is not a prefix and a name"
+    return None if wrong is None else f"the extension name {wrong!r:.80} must consist of a prefix and a name"
 
 
 # --- discovery, and what each request declares ------------------------------------------------------------------------
@@ -247,14 +250,14 @@ def _declaring(history: History) -> Iterator[tuple[Event, Connection, RecordedRe
     """Yield each request that could be refused only because of its ``_meta``, with the server's revisions."""
     versions = supported(history)
     for answer, connection, asked in answered()(history):
-        # The headers, too, may be why a request was refused: they are read before the message.
+        # A request may also have been refused because of its HTTP headers, which a server reads before the message.
         by_headers = not is_ordered(connection) and code_of(asked) == error_codes.HEADER_MISMATCH
         once = connection.hello is None and connection.uses(asked.id) == 1
         if once and not by_headers and is_plain(connection, asked.event):
             yield answer, connection, asked, versions
 
 
-# The form of a revision's name.
+# The form of a revision's name, which is a date.
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -266,14 +269,15 @@ def _shown(asked: RecordedRequest) -> str:
 @each(_declaring)
 def unsupported_version_error(_: Event, _connection: Connection, asked: RecordedRequest, versions: set[str]) -> Opinion:
     version = asked.meta.get(meta.PROTOCOL_VERSION)
-    # A string that does not have the form of a revision may be refused as malformed before anything else.
+    # A string that does not have the form of a revision's name may be refused as malformed before anything else is
+    # checked.
     if not isinstance(version, str) or _DATE.fullmatch(version) is None:
         return UNDECIDED
-    # A revision that exists may be one that the server speaks without having said so yet.
+    # If the revision exists, the server may speak it without having said so yet.
     if version in REVISIONS or version in versions or not isinstance(asked.meta.get(meta.CLIENT_CAPABILITIES), dict):
         return UNDECIDED
-    # Over stdio, version 2 of the TypeScript SDK responds to `server/discover` in any version; the specification
-    # makes no exception for any method.
+    # Over stdio, version 2 of the TypeScript SDK responds to `server/discover` whatever version the request names; the
+    # specification makes no exception for this method.
     if code_of(asked) != error_codes.UNSUPPORTED_PROTOCOL_VERSION:
         wanted = error_codes.UNSUPPORTED_PROTOCOL_VERSION
         return f"version {version} was answered with {_shown(asked)}, not with {wanted}"
@@ -291,11 +295,11 @@ def unsupported_version_error(_: Event, _connection: Connection, asked: Recorded
 def incomplete_meta_refused(_: Event, connection: Connection, asked: RecordedRequest, versions: set[str]) -> Opinion:
     version = asked.meta.get(meta.PROTOCOL_VERSION)
     capabilities = asked.meta.get(meta.CLIENT_CAPABILITIES)
-    # To a server of both eras, a request without a version is one of the legacy era.
+    # To a server of both eras, a request without a version is a request of the legacy era.
     lacks_version = version is None and isinstance(capabilities, dict) and bool(versions) and versions <= set(MODERN)
     lacks_capabilities = capabilities is None and version in MODERN
     # A method that doesn't exist is a reason of its own to refuse the request, and the specification doesn't say which
-    # reason comes first.
+    # of the two reasons takes precedence.
     if not (lacks_version or lacks_capabilities) or method_spec(connection.revision, asked.method) is None:
         return UNDECIDED
     what = meta.PROTOCOL_VERSION if lacks_version else meta.CLIENT_CAPABILITIES
@@ -312,11 +316,12 @@ def missing_capability_error(_: Event, _connection: Connection, asked: RecordedR
     if not isinstance(required, dict) or not required:
         return "error.data.requiredCapabilities must name the missing capabilities"
     declared = asked.meta.get(meta.CLIENT_CAPABILITIES)
-    # If the client had declared all that the error names, it can add nothing, and would try again in vain.
+    # If the client had already declared every capability that the error names, there would be nothing to add, and a
+    # retry would be in vain.
     missing = any(not declares(declared, name) for name in _paths(required))
     # The names of extensions contain dots, which `declares` would read as levels, so they aren't compared.
     extensions = "extensions" in required or "experimental" in required
-    return None if missing or extensions else "all the capabilities it names were declared"
+    return None if missing or extensions else "the client had declared all capabilities that the error names"
 
 
 def _paths(capabilities: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -344,7 +349,7 @@ def stateless(_: Event, connection: Connection, asked: RecordedRequest) -> Opini
     # declared.
     undeclared = [name for name in sorted(wanted) if not declares(declared, name)]
     borrowed = next((name for name in undeclared if any(declares(each, name) for each in earlier)), None)
-    return None if borrowed is None else f"{borrowed} was declared by an earlier request only"
+    return None if borrowed is None else f"the server used {borrowed}, which only an earlier request declared"
 
 
 @stated_rule(
@@ -354,11 +359,11 @@ def stateless(_: Event, connection: Connection, asked: RecordedRequest) -> Opini
 )
 def initialize_refusal_names_versions(history: History) -> Iterator[Verdict]:
     versions = supported(history)
-    # A server that also speaks legacy versions agrees to one, and refuses `initialize` only for other reasons.
+    # A server that also speaks legacy versions agrees to one of them, and refuses `initialize` only for other reasons.
     for _, asked, _ in _hellos(history) if versions and versions <= set(MODERN) else ():
         if asked.error is not None:
-            # The specification doesn't say where in the error the versions belong: users see the message, programs read
-            # `data`.
+            # The specification doesn't say where in the error the versions belong, so they may be anywhere in the
+            # error: users see the message, and programs read `data`.
             told = json.dumps(asked.error)
             kept = any(version in told for version in versions)
             yield judged(kept, asked.answers[0], "the error does not name the versions that the server speaks")
@@ -370,17 +375,18 @@ def list_same_on_each_connection(history: History) -> Iterator[Verdict]:
         readings = [
             (connection.number, frozenset(named([asked], field, key)), answer)
             for answer, connection, asked in about(method)(history)
-            if asked.result is not None and "cursor" not in asked.params  # the first page will do
+            if asked.result is not None and "cursor" not in asked.params  # the first page is enough for a comparison
         ]
-        # Connections are used at the same time, so the order in the whole transcript counts, not that on each
-        # connection.
+        # The kit uses several connections at the same time, so what counts is the order in the whole transcript, not
+        # the order on each connection.
         readings.sort(key=lambda reading: history.order(reading[2]))
         for (a, one, _), (b, other, _), (c, again, event) in zip(readings, readings[1:], readings[2:], strict=False):
-            # One connection gave the same list before and after: a list that changes with time would have had to change
-            # twice just then.
+            # Of three readings in a row, the first and the last are on the same connection. If only the one between
+            # them differs, the list depends on the connection: a list that changes with time would have had to change
+            # twice between these readings.
             if a == c != b:
                 apart = one == again != other
-                yield judged(not apart, event, f"{method} gives one list on connection {a}, and another on {b}")
+                yield judged(not apart, event, f"{method} returned different lists on connections {a} and {b}")
 
 
 @stated_rule(moves=("another-connection", "list-everywhere"))
@@ -390,16 +396,20 @@ def connection_not_required(history: History) -> Iterator[Verdict]:
         first = next((asked for asked in connection.requests if is_proper(connection, asked)), None)
         if first is None or not first.answers or method_spec(connection.revision, first.method) is None:
             continue
-        # Other methods may fail because of what they name; these two name nothing. A server without tools may well
-        # refuse `tools/list`; it may have declared them on another connection.
+        # Requests with other methods may fail because of the item that they name; these two methods name none.
+        # `tools/list` counts only if the server has declared tools on some connection, because a server without tools
+        # may rightly refuse the method.
         if first.method == "server/discover" or (first.method == "tools/list" and offered):
-            yield judged(first.error is None, first.answers[0], f"a new connection can't begin with {first.method}")
+            yield judged(
+                first.error is None, first.answers[0], f"the server refused {first.method} as the first request"
+            )
 
 
 @stated_rule(moves=("roots-changed",))
 def roots_change_survived(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # Over HTTP the next request may overtake the notification, and then its response shows nothing.
+        # Over HTTP the next request may overtake the notification, and then its response doesn't show whether the
+        # server survived the notification.
         if connection.hello is not None and is_ordered(connection):
             for event in notifications(connection, "client", "notifications/roots/list_changed"):
                 yield from survived(connection, event)

@@ -64,9 +64,9 @@ def json_rpc_envelope(history: History) -> Iterator[Verdict]:
         for event in connection.messages("server"):
             if not isinstance(event.message, list):
                 yield Verdict(event, _envelope_problem(event.message))
-            # 2024-11-05 does not forbid batches, which JSON-RPC has; 2025-06-18 removed them.
+            # JSON-RPC has batches. Revision 2024-11-05 does not forbid them; 2025-06-18 removed them.
             elif at_least(connection.revision, "2025-06-18"):
-                yield broken(event, f"revision {connection.revision} has no batches")
+                yield broken(event, f"the message is a batch, but revision {connection.revision} has none")
             else:
                 yield from (Verdict(event, _envelope_problem(part)) for part in event.message)
 
@@ -82,7 +82,9 @@ def _envelope_problem(message: Any) -> str | None:
         return f"method must be a string, not {json_type(message['method'])}"
     if not isinstance(message.get("params", {}), dict):
         return f"params must be an object, not {json_type(message['params'])}"
-    return "a message has a method or a result, not both" if "result" in message or "error" in message else None
+    return (
+        "the message has both a method and a result or an error" if "result" in message or "error" in message else None
+    )
 
 
 @stated_rule(sentence="Put a result or an error into each response, not both.", moves=CALLS)
@@ -128,14 +130,18 @@ def request_id_type(event: Event, _: Connection) -> Opinion:
     method = member_of(message, "method")
     if not isinstance(method, str) or "id" not in message or method.startswith("notifications/"):
         return UNDECIDED
-    return None if is_request(message) else f"the id of {method} is {json_type(message['id'])}"
+    return (
+        None
+        if is_request(message)
+        else f"the id of {method} must be a string or an integer, not {json_type(message['id'])}"
+    )
 
 
 @stated_rule(moves=CALLS)
 def request_id_fresh(history: History) -> Iterator[Verdict]:
     for connection in history:
         used: set[tuple[type, Any]] = set()
-        # Over HTTP, too, an id must be new: all streams of a session share their ids.
+        # An id must be new over HTTP as well, because all streams of a session share one set of ids.
         for event in _first_sent(asked.event for asked in connection.questions):
             request_id = event.message["id"]
             key = type(request_id), request_id
@@ -160,7 +166,7 @@ def _first_sent(events: Iterable[Event]) -> Iterator[Event]:
 @each(_said)
 def sends_no_requests(event: Event, _: Connection) -> Opinion:
     if is_request(event.message):
-        return f"a server sends no requests in this revision, but sent {event.message['method']}"
+        return f"a server must not send requests in this revision, but it sent {event.message['method']}"
     return None if is_response(event.message) else UNDECIDED
 
 
@@ -176,13 +182,13 @@ def request_answered(history: History) -> Iterator[Verdict]:
     for connection, asked in history.requests():
         if facts_of(asked.method).lasting or not is_plain(connection, asked.event):
             continue
-        # A peer may refuse an id that is used twice without saying which of the two requests it means.
+        # If two requests have the same id, the server may refuse one of them without saying which.
         if connection.uses(asked.id) != 1 or asked.cancelled is not None:
             continue
         exchange = connection.exchanges.get(asked.event.exchange or 0)
         if asked.answers:
             yield held(asked.answers[0])
-        # Where an HTTP status refuses the request, a body is optional.
+        # If an HTTP status refuses the request, a body is optional, so the server has responded.
         elif exchange is not None and (exchange.status or 0) >= 400:
             continue
         elif (mark := lost(asked)) is not None:
@@ -201,14 +207,16 @@ def answered_once(history: History) -> Iterator[Verdict]:
         # An error without an id may be about any message that could not be read, so it is never a second response.
         for event in _first_sent(one for one in _responses(connection) if one.message.get("id") is not None):
             request_id = event.message["id"]
-            # The id is kept as text, because that of a stray response may be a list or an object, which can't be
-            # hashed.
+            # The key contains the id as text, because the id of a stray response may be a list or an object, which
+            # can't be hashed.
             key = type(request_id), repr(request_id)
             seen[key] += 1
             if uses := connection.uses(request_id):
                 often = "once" if uses == 1 else f"{uses} times"
                 kept = seen[key] <= uses
-                yield judged(kept, event, f"the id {request_id!r} was asked {often}, and answered {seen[key]} times")
+                yield judged(
+                    kept, event, f"the request id {request_id!r} was used {often}, but answered {seen[key]} times"
+                )
 
 
 @stated_rule(
@@ -218,13 +226,14 @@ def answered_once(history: History) -> Iterator[Verdict]:
 )
 def response_matches_request(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # Raw text may have been read as a request with an id, by a parser that is more lenient than the kit's.
+        # If the client sent raw text, a server whose parser is more lenient than the kit's may have read the text as a
+        # request with an id.
         texts = [event.text for event in connection.events if event.sender == "client" and event.text is not None]
         unsafe = not all(_is_safe(event.message) for event in messages_of(connection, "client"))
         for event in _responses(connection):
             request_id = event.message.get("id")
             if isinstance(request_id, float) and request_id.is_integer():
-                request_id = int(request_id)  # the same number in JSON
+                request_id = int(request_id)  # in JSON, 1.0 and 1 are the same number
             if request_id is None:
                 # In JSON-RPC null is an id; only MCP forbids it.
                 if "error" not in event.message and not connection.uses(None):
@@ -237,17 +246,18 @@ def response_matches_request(history: History) -> Iterator[Verdict]:
                 # The problem names the other connection, since a response that went to the wrong client is far graver
                 # than one with a wrong id.
                 elsewhere = [other.number for other in history if other is not connection and other.uses(request_id)]
-                more = f"; it was asked on connection {elsewhere[0]}" if elsewhere else ""
+                more = f"; a request on connection {elsewhere[0]} had this id" if elsewhere else ""
                 yield broken(event, f"no request had the id {request_id!r}{more}")
 
 
 def _may_be_meant(request_id: Any, texts: Sequence[bytes], *, unsafe: bool) -> bool:
     """Return whether an id may come from a request that the server may have read differently than the kit does."""
-    # A number too large for a double may come back as another number.
+    # A number too large for a double may come back as a different number.
     if unsafe and not isinstance(request_id, str):
         return True
     forms = {json.dumps(request_id, ensure_ascii=ascii).encode("utf-8", "replace") for ascii in (True, False)}
-    # A backslash anywhere leaves the question open, as every character of the id may be written as an escape.
+    # If a text contains a backslash, the question stays open, because any character of the id may be written as an
+    # escape sequence.
     return any(b"\\" in text or any(form in text for form in forms) for text in texts)
 
 
@@ -300,7 +310,7 @@ def _is_clear(connection: Connection) -> bool:
 )
 def batch_supported(history: History) -> Iterator[Verdict]:
     for connection, asked in history.requests():
-        # Only the parts of a batch have no place of their own in the transcript.
+        # Requests in a batch have no place of their own in the transcript's order; all other requests do.
         if history.order(asked.event) < 0 and is_proper(connection, asked) and asked.cancelled is None:
             if asked.answers:
                 yield held(asked.answers[0])
@@ -333,7 +343,7 @@ def _unknown(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
 @each(_unknown)
 def unknown_method_refused(answer: Event, asked: RecordedRequest) -> Opinion:
     kept = "error" in answer.message
-    return None if kept else f"the method {asked.method} does not exist, but has a result"
+    return None if kept else f"the method {asked.method} does not exist, but the server sent a result"
 
 
 @rule(
@@ -348,7 +358,7 @@ def unknown_method_refused(answer: Event, asked: RecordedRequest) -> Opinion:
 def unknown_method_code(_: Event, asked: RecordedRequest) -> Opinion:
     if (code := code_of(asked)) is None:
         return UNDECIDED
-    return None if code == error_codes.METHOD_NOT_FOUND else f"the code for {asked.method} is {code}"
+    return None if code == error_codes.METHOD_NOT_FOUND else f"the error code for {asked.method} is {code}, not -32601"
 
 
 @stated_rule(
@@ -360,7 +370,7 @@ def unknown_method_code(_: Event, asked: RecordedRequest) -> Opinion:
 )
 def malformed_code(history: History) -> Iterator[Verdict]:
     for connection in history:
-        if not is_ordered(connection):  # HTTP has other reasons for errors without an id
+        if not is_ordered(connection):  # over HTTP an error may lack an id for other reasons
             continue
         named = {repr(response.message.get("id")) for response in _responses(connection)}
         since_last: list[Event] = []
@@ -370,7 +380,7 @@ def malformed_code(history: History) -> Iterator[Verdict]:
             elif event.kind != "message" or not is_response(event.message):
                 continue
             elif (request_id := event.message.get("id")) is not None:
-                # Messages before the request that this response is for have been dealt with.
+                # The server has dealt with every message that came before the request that this response belongs to.
                 ids = [member_of(each.message, "id") for each in since_last]
                 since_last = since_last[ids.index(request_id) :] if request_id in ids else since_last
             else:
@@ -380,7 +390,7 @@ def malformed_code(history: History) -> Iterator[Verdict]:
                 if allowed and isinstance(error, dict):
                     code = error.get("code")
                     wanted = " or ".join(map(str, sorted(allowed)))
-                    yield judged(code in allowed, event, f"the code is {code!r:.60}, not {wanted}")
+                    yield judged(code in allowed, event, f"the error code is {code!r:.60}, not {wanted}")
 
 
 def _allowed(connection: Connection, events: list[Event], named: set[str]) -> set[int]:
@@ -391,7 +401,8 @@ def _allowed(connection: Connection, events: list[Event], named: set[str]) -> se
         if event.kind == "text":
             if event.text is None or len(event.text) > LARGEST:
                 return set()
-            # Parsers differ in what they accept as JSON: depth, surrogates, NaN.
+            # Parsers differ in what they accept as JSON (in deep nesting, lone surrogates and NaN, for example), so
+            # "parse error" and "invalid request" may both be right.
             allowed |= {error_codes.PARSE_ERROR, error_codes.INVALID_REQUEST}
         elif event.kind != "message":
             continue
@@ -447,16 +458,16 @@ def error_codes_reserved(history: History) -> Iterator[Verdict]:
         if not -32099 <= code <= -32020 or code == error_codes.MISSING_REQUIRED_CLIENT_CAPABILITY:
             yield held(event)
         elif code == error_codes.HEADER_MISMATCH:
-            yield judged(not is_ordered(connection), event, f"{code} is about HTTP headers, but this is not HTTP")
+            yield judged(not is_ordered(connection), event, f"{code} is about HTTP headers, but no HTTP is used")
         elif code == error_codes.UNSUPPORTED_PROTOCOL_VERSION:
             asked = next((asked for asked in connection.requests if event in asked.answers), None)
             version = asked.meta.get(meta.PROTOCOL_VERSION) if asked is not None else None
             if asked is not None and version is not None and spoken and is_plain(connection, asked.event):
-                problem = f"the server supports {version}, but refuses it with {code}"
+                problem = f"the server supports {version}, but refused this version with {code}"
                 yield judged(version not in spoken, event, problem)
-        # -32042 has a rule of its own.
+        # `error_codes_retired` judges -32042.
         elif code != error_codes.URL_ELICITATION_REQUIRED:
-            yield broken(event, f"the code {code} is reserved, and not defined")
+            yield broken(event, f"the code {code} is reserved, but the specification does not define it")
 
 
 @stated_rule(moves=ERRORS)
@@ -470,7 +481,8 @@ def error_codes_legacy_range(_: Event, _connection: Connection, code: int) -> Op
 @stated_rule(moves=ERRORS)
 @each(_errors)
 def error_codes_reserved_json_rpc(_: Event, _connection: Connection, code: int) -> Opinion:
-    # JSON-RPC leaves the last range to implementations (section 5.1); the rules above judge what MCP says about it.
+    # JSON-RPC leaves the range from -32099 to -32000 to implementations (section 5.1); other rules of this module judge
+    # what MCP says about that range.
     standard = code == error_codes.PARSE_ERROR or -32603 <= code <= -32600 or -32099 <= code <= -32000
     return None if standard or not -32768 <= code <= -32000 else f"the code {code} is reserved by JSON-RPC"
 
@@ -499,9 +511,9 @@ def result_valid(answer: Event, connection: Connection, asked: RecordedRequest) 
         if kind == "input_required":
             return flaw(InputRequiredResult, result, revision, "result")
         if kind != "complete":
-            return None  # an extension's result
-    # The result describes a task only where the client asked for one: an ordinary result may have a member `task`, as
-    # the schema allows any.
+            return None  # this result type comes from an extension
+    # The result describes a task only where the client asked for one: an ordinary result may have a member `task`,
+    # because the schema allows additional members.
     tasks = [model for model in spec.results if model.__name__ == "CreateTaskResult"]
     model = tasks[0] if tasks and "task" in result and "task" in asked.params else spec.results[0]
     return flaw(model, result, revision, "result")
@@ -532,11 +544,11 @@ def request_valid(event: Event, connection: Connection) -> Opinion:
 def _message_problem(connection: Connection, message: dict[str, Any]) -> Opinion:
     spec = method_spec(connection.revision, message["method"])
     if spec is None or not isinstance(message.get("params", {}), dict):
-        return UNDECIDED  # an extension's method, or a fault that `json_rpc_envelope` judges
+        return UNDECIDED  # the method is an extension's, or `json_rpc_envelope` judges the fault
     if "params" not in message:
         return f"{message['method']} lacks its params" if spec.params_required else None
     problems = [flaw(model, message["params"], connection.revision, "params") for model in spec.params_models]
-    if message["params"].get("mode") == "url":  # the second model of elicitation/create
+    if message["params"].get("mode") == "url":  # of the two models of elicitation/create, the second is for URLs
         problems = problems[-1:]
     return None if None in problems else f"{message['method']}: {problems[0]}"
 
@@ -564,7 +576,8 @@ def result_type_known(_: Event, connection: Connection, result: dict[str, Any]) 
     kind = result.get("resultType")
     if not isinstance(kind, str):
         return UNDECIDED
-    # The result types that an extension adds are not known here.
+    # The kit doesn't know the result types that extensions add, so every type passes if the server declared an
+    # extension.
     kept = kind in ("complete", "input_required") or connection.server_capabilities.get("extensions")
     return None if kept else f"the resultType {kind!r:.60} is unknown, and no extension was declared"
 
@@ -586,11 +599,11 @@ _LISTS: Final = ("tools", "prompts", "resources", "resourceTemplates", "content"
 
 
 def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
-    """Yield each ``_meta`` in the server's messages where the schema defines one, so not in a tool's data."""
+    """Yield each ``_meta`` that the schema defines in the server's messages, but none from a tool's own data."""
     for event, _ in _said(history):
         body = event.message.get("params", event.message.get("result")) if isinstance(event.message, dict) else None
-        # The search goes only this deep: `structuredContent` and the arguments of a tool are its own data, in which
-        # `_meta` means nothing.
+        # Only these members are searched: `structuredContent` and a tool's arguments are the tool's own data, in which
+        # `_meta` has no meaning.
         items = [item for key in _LISTS for item in items_of(body, key)]
         for holder in [body, *items, *(member_of(item, "content") for item in items)]:
             if isinstance(found := member_of(holder, "_meta"), dict):
@@ -608,7 +621,8 @@ def meta_keys_well_formed(_: Event, found: dict[str, Any]) -> Opinion:
     return None if wrong is None else f"the _meta key {wrong!r:.80} is malformed"
 
 
-# The `traceparent` of W3C Trace Context: version 00, and the part of it that later versions keep.
+# A `traceparent` of W3C Trace Context: the four fields of version 00, which later versions keep, and whatever later
+# versions append.
 _TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 

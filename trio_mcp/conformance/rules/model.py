@@ -63,8 +63,8 @@ class Rule:
         revisions: The revisions that have the rule.
         who: The side that is checked.
         moves: The names of the moves that give the rule something to judge (`trio_mcp.conformance.plans.moves`).
-        judge: Yields a verdict for each occasion in a history. It sees only what passed between the two sides, and
-            yields nothing where that leaves the question open.
+        judge: Yields a verdict for each occasion in a history. The function sees only what passed between the two
+            sides, and yields no verdict on an occasion where that does not show whether the rule was kept.
         transports: The transports that the rule concerns; empty for all.
     """
 
@@ -82,7 +82,7 @@ class Rule:
     def link(self, revision: str | None = None) -> str:
         """Return the URL of the rule's section: in this revision if it has the rule, else in the newest that does."""
         # A verdict may be about a connection that never agreed on a revision, and the report still needs a link that
-        # leads somewhere.
+        # works.
         revision = revision if revision in self.revisions else self.revisions[-1]
         section = self.older if self.older and revision in LEGACY_REVISIONS else self.section
         return f"{SPECIFICATION}/{revision}/{section}"

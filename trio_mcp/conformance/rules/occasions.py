@@ -1,4 +1,4 @@
-"""The loop that rules share: functions here find the occasions for a rule, and the rule's body judges each."""
+"""The loop that rules share: the functions of this module find the occasions for a rule, whose body judges each one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ UNDECIDED: Final = Undecided.IT
 
 Ts = TypeVarTuple("Ts")
 Occasions: TypeAlias = Callable[[History], Iterator[tuple[Event, *Ts]]]
-"""A function that yields the occasions in a history: for each, the event to blame, and what else the body needs."""
+"""A function that yields the occasions in a history: for each, the event to blame, and any other values that the body
+needs."""
 Opinion: TypeAlias = str | Verdict | Undecided | None
 """The opinion of a rule's body: None if the rule was kept, a line about the problem, or `UNDECIDED`.
 
-It may also be a verdict, which names a different event to blame."""
+An opinion may also be a verdict, which blames an event other than that of the occasion."""
 
 
 def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]], Judge]:
@@ -66,7 +67,7 @@ def exchanged(*methods: str) -> Occasions[Connection, Exchange]:
         for connection in history:
             for exchange in connection.exchanges.values() if connection.transport == "http" else ():
                 # An exchange without a response lost its connection, which says nothing about how the server treats
-                # such a request.
+                # requests of this kind.
                 if exchange.response is not None and (not methods or exchange.method in methods):
                     yield exchange.response, connection, exchange
 

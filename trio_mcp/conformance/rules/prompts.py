@@ -18,10 +18,10 @@ from trio_mcp.types import error_codes
 
 __all__: list[str] = []
 
-# A type and a subtype (RFC 6838, section 4.2), with or without parameters.
+# A MIME type: a type and a subtype (RFC 6838, section 4.2), with or without parameters.
 _MIME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*(\s*;.*)?")
-# Looser than for listed resources, where the specification requires RFC 3986 (Custom URI Schemes): here it says only
-# "valid".
+# The specification requires only that the URI of an embedded resource be "valid". So this check is looser than the
+# check of listed resources, whose URIs must conform to RFC 3986 (Custom URI Schemes).
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*")
 
 
@@ -33,12 +33,13 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*")
 def prompt_content_valid(history: History) -> Iterator[Verdict]:
     for answer, _, asked in answered("prompts/get")(history):
         given = asked.params.get("arguments")
-        # Arguments are compared by their repr, as one may be a list or an object, which no set can contain.
+        # Arguments are compared by their repr, because an argument may be a list or an object, which no set can
+        # contain.
         echoes = set(map(repr, given.values())) if isinstance(given, dict) else set()
         for block in blocks_of(asked.result, "messages"):
             resource = block.get("resource")
             parts = [*block.values(), *(resource.values() if isinstance(resource, dict) else ())]
-            # A block that repeats a value from the client is not judged: such values may come back unchanged.
+            # A content block that repeats a value from the client is not judged: such values may come back unchanged.
             if echoes.isdisjoint(map(repr, parts)):
                 yield Verdict(answer, _problem(block))
 
@@ -47,18 +48,18 @@ def _problem(block: dict[str, Any]) -> str | None:
     kind = block.get("type")
     if kind in ("image", "audio"):
         if not is_base64(block.get("data")):
-            return f"the data of the {kind} are not Base64"
+            return f"the data of the {kind} is not Base64"
         mime = block.get("mimeType")
-        return None if _is_mime(mime) else f"the MIME type of the {kind} is {mime!r:.60}"
+        return None if _is_mime(mime) else f"the MIME type of the {kind} is not valid: {mime!r:.60}"
     resource = block.get("resource")
     if kind == "resource" and isinstance(resource, dict):
         uri, mime = resource.get("uri"), resource.get("mimeType")
         if not isinstance(uri, str) or _SCHEME.fullmatch(uri) is None:
-            return f"the URI of the resource is {uri!r:.60}"
+            return f"the URI of the resource is not valid: {uri!r:.60}"
         if not _is_mime(mime):
-            return f"the MIME type of the resource is {mime!r:.60}"
+            return f"the MIME type of the resource is not valid: {mime!r:.60}"
         if not isinstance(resource.get("text"), str) and not is_base64(resource.get("blob")):
-            return "the resource has neither text nor Base64"
+            return "the resource has neither text nor Base64 data"
     return None
 
 
@@ -76,18 +77,18 @@ def prompt_errors(_: Event, connection: Connection, asked: RecordedRequest) -> O
     given = asked.params.get("arguments")
     missing = _required(connection.listed["prompts/list"].get(str(name))) - set(given or ())
     unknown = is_unknown(connection, "prompts/list", name)
-    # A server without prompts may rightly say -32601.
+    # A server without prompts may rightly respond with -32601.
     if not declares(connection.server_capabilities, "prompts") or not (unknown or missing):
         return UNDECIDED
     code = code_of(asked)
-    # The Python SDK sends 0 here, and FastMCP -32603, which tells a client that the server has failed, not that it
-    # should ask differently.
+    # The Python SDK sends 0 instead, and FastMCP sends -32603, which tells a client that the server has failed, not
+    # that the request was wrong.
     if code == error_codes.INVALID_PARAMS:
         return None
-    lacks = f"the prompt {name!r:.60} lacks {', '.join(sorted(missing))}"
+    lacks = f"the request for the prompt {name!r:.60} lacks {', '.join(sorted(missing))}"
     what = f"there is no prompt {name!r:.60}" if unknown else lacks
     shown = "a result" if asked.error is None else f"{code}"
-    return f"{what}, but was answered with {shown}, not -32602"
+    return f"{what}, but the server responded with {shown}, not -32602"
 
 
 def _required(prompt: dict[str, Any] | None) -> set[str]:

@@ -32,7 +32,7 @@ ROUNDS: Final = ("continue-rounds",)
 
 @attrs.frozen
 class ServerQuestion:
-    """A server's question to a client: a request, or in the modern era an entry of a result that asks for input.
+    """A server's question to a client: a request, or in the modern era an entry in a result that asks for input.
 
     Attributes:
         event: The event of the message that contains the question.
@@ -62,14 +62,15 @@ class ServerQuestion:
 def _rounds(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, dict[str, Any]]]:
     """Yield each response that asks for input, with its connection, its request and its result."""
     for connection in history:
-        # In the legacy era a result may have any further members, so `resultType` means nothing there.
+        # In the legacy era a result may have any additional members, so a member called `resultType` means nothing
+        # there.
         for asked in connection.requests if connection.modern else ():
             if asked.result is not None and asked.result.get("resultType") == "input_required":
                 yield asked.answers[0], connection, asked, asked.result
 
 
 def _entries(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, str, dict[str, Any]]]:
-    """Yield each question in a result that asks for input: the response, connection, request, key and question."""
+    """Yield each question in the results that ask for input, after its response, connection, request and key."""
     for answer, connection, asked, result in _rounds(history):
         for key, entry in object_of(result.get("inputRequests")).items():
             yield answer, connection, asked, key, object_of(entry)
@@ -87,8 +88,8 @@ def _questions(*methods: str) -> Occasions[ServerQuestion]:
         for answer, connection, asked, _, entry in _entries(history):
             method = str(entry.get("method"))
             if method in methods:
-                # Each request of the modern era declares its own capabilities, and a server must not go by those of an
-                # earlier one (Statelessness).
+                # Each request of the modern era declares its own capabilities, and a server must not rely on the
+                # capabilities that an earlier request declared (Statelessness).
                 declared = object_of(asked.meta.get(meta.CLIENT_CAPABILITIES))
                 params = object_of(entry.get("params"))
                 yield answer, ServerQuestion(answer, method, params, declared, connection.revision)
@@ -117,9 +118,9 @@ def input_within_capabilities(_: Event, question: ServerQuestion) -> Opinion:
 @each(_questions("elicitation/create"))
 def elicitation_within_modes(_: Event, question: ServerQuestion) -> Opinion:
     modes = object_of(question.declared.get("elicitation"))
-    # A capability without modes covers forms.
+    # A client that declares elicitation without naming a mode supports forms.
     kept = question.mode in modes or (question.mode == "form" and "url" not in modes)
-    return None if kept else f"the client did not declare the mode {question.mode!r:.40}"
+    return None if kept else f"the client did not declare the elicitation mode {question.mode!r:.40}"
 
 
 @stated_rule(
@@ -128,11 +129,11 @@ def elicitation_within_modes(_: Event, question: ServerQuestion) -> Opinion:
 )
 @each(_questions("sampling/createMessage"))
 def sampling_context_declared(_: Event, question: ServerQuestion) -> Opinion:
-    # If `includeContext` is left out, it means "none", which asks nothing of a client; the other values are
+    # If `includeContext` is left out, it means "none", which requires no capability; the other values are
     # soft-deprecated (Capabilities).
     wanted = question.params.get("includeContext", "none")
     kept = wanted == "none" or declares(question.declared, "sampling.context")
-    return None if kept else f"includeContext is {wanted!r:.40}, and the client lacks sampling.context"
+    return None if kept else f"includeContext is {wanted!r:.40}, but the client did not declare sampling.context"
 
 
 # --- elicitation ------------------------------------------------------------------------------------------------------
@@ -149,13 +150,13 @@ def elicitation_shape(_: Event, question: ServerQuestion) -> Opinion:
     wanted: dict[str, type] = {"message": str, "requestedSchema": dict}
     if question.mode == "url":
         wanted = {"message": str, "url": str}
-        # 2026-07-28 dropped the id together with the notification that names it.
+        # 2026-07-28 dropped the id of elicitations, together with the notification that repeats it.
         if question.revision == "2025-11-25":
             wanted["elicitationId"] = str
     elif question.mode != "form":
-        return f"there is no mode {question.mode!r:.40}"
+        return f"there is no elicitation mode {question.mode!r:.40}"
     wrong = [name for name, kind in wanted.items() if not isinstance(question.params.get(name), kind)]
-    return f"it lacks {', '.join(wrong)}" if wrong else None
+    return f"the elicitation lacks {', '.join(wrong)}" if wrong else None
 
 
 def _urls(history: History) -> Iterator[tuple[Event, str]]:
@@ -175,8 +176,8 @@ def _is_url(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    # `urlsplit` accepts nearly any string. The specification doesn't say what counts as valid, so this is the least on
-    # which all readings agree.
+    # `urlsplit` accepts nearly any string. The specification doesn't say what counts as valid, so this checks only what
+    # any definition of a valid URL would require.
     return bool(parts.scheme) and bool(parts.netloc or parts.path) and url.isprintable() and " " not in url
 
 
@@ -186,9 +187,9 @@ def elicitation_https(_: Event, url: str) -> Opinion:
     if not _is_url(url):
         return UNDECIDED
     parts = urlsplit(url)
-    # A server in development looks like any other, so URLs at this computer are let through. Schemes such as `mailto`
-    # have no HTTPS to prefer.
-    return f"{url!r:.80} is not HTTPS" if parts.scheme == "http" and parts.hostname not in LOCAL else None
+    # URLs on the local computer are allowed, because nothing shows whether a server is still in development. Schemes
+    # such as `mailto` have no HTTPS counterpart.
+    return f"{url!r:.80} is not an HTTPS URL" if parts.scheme == "http" and parts.hostname not in LOCAL else None
 
 
 @stated_rule(moves=MOVES)
@@ -204,7 +205,8 @@ def elicitation_no_links(_: Event, question: ServerQuestion) -> Opinion:
     return None if found is None else f"the form has a link: {found!r:.100}"
 
 
-# Whether a URL is "intended to be clickable" can't be seen; clients make links of those with a scheme.
+# The specification forbids URLs that are "intended to be clickable". An intention can't be observed, but clients turn
+# URLs with a scheme into links, so URLs with a scheme count.
 _LINK: Final = re.compile(r"https?://\S")
 
 
@@ -214,7 +216,8 @@ _LINK: Final = re.compile(r"https?://\S")
 )
 def elicitation_complete_known(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # Order is ignored: over HTTP the notification may overtake the question or the error that gave the id.
+        # The order of messages is ignored: over HTTP the notification may overtake the question or the error that
+        # introduced the id.
         given = {
             each.params.get("elicitationId") for each in connection.questions if each.method == "elicitation/create"
         }
@@ -223,7 +226,7 @@ def elicitation_complete_known(history: History) -> Iterator[Verdict]:
         for event in connection.notifications("server", "notifications/elicitation/complete"):
             named = params_of(event).get("elicitationId")
             kept = isinstance(named, str) and named in given
-            yield judged(kept, event, f"this client was given no elicitation {named!r:.80}")
+            yield judged(kept, event, f"this client was given no elicitation with the id {named!r:.80}")
 
 
 def _required(asked: RecordedRequest) -> list[Any]:
@@ -234,8 +237,8 @@ def _required(asked: RecordedRequest) -> list[Any]:
 def _required_urls(history: History) -> Iterator[tuple[Event, list[Any]]]:
     """Yield each error -32042 in revision 2025-11-25, with the elicitations that it lists."""
     for connection, asked in history.requests():
-        # Before 2025-11-25 the code meant nothing, and 2026-07-28 forbids it (Error Codes), which `error_codes_retired`
-        # judges.
+        # Before 2025-11-25 the code had no meaning. 2026-07-28 forbids it (Error Codes), which `error_codes_retired`
+        # checks.
         if code_of(asked) == URL_REQUIRED and connection.revision == "2025-11-25":
             yield asked.answers[0], _required(asked)
 
@@ -247,7 +250,7 @@ def _required_urls(history: History) -> Iterator[tuple[Event, list[Any]]]:
 @each(_required_urls)
 def url_required_error_shape(_: Event, required: list[Any]) -> Opinion:
     kept = bool(required) and all(_is_by_url(object_of(each)) for each in required)
-    return None if kept else "its elicitations are missing, or not all by URL with an id"
+    return None if kept else "the error must list elicitations, each with mode 'url', a URL and an id"
 
 
 def _is_by_url(each: dict[str, Any]) -> bool:
@@ -261,7 +264,7 @@ def _is_by_url(each: dict[str, Any]) -> bool:
 @each(_questions("sampling/createMessage"))
 def sampling_message_shape(_: Event, question: ServerQuestion) -> Opinion:
     kept = all(m.get("role") in ("user", "assistant") and "content" in m for m in question.messages)
-    return None if kept else "a message lacks its role or its content"
+    return None if kept else "a sampling message lacks content or a valid role"
 
 
 def content_of(message: dict[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -283,12 +286,12 @@ def sampling_tool_balance(_: Event, question: ServerQuestion) -> Opinion:
         results = [block.get("toolUseId") for block in content_of(message, "tool_result")]
         # Results may come in any order. The ids are compared as text, so that even malformed ones can be sorted.
         if sorted(map(str, results)) != sorted(map(str, owed)):
-            return f"the results are for {results}, but the uses are {owed}"
+            return f"the tool results do not match the preceding tool uses: uses {owed}, results {results}"
         if results and len(results) != (len(content) if isinstance(content, list) else 1):
-            return "there is something else beside the results"
+            return "the message with the tool results contains other content as well"
         owed = [block.get("id") for block in content_of(message, "tool_use")]
-    # The model will reply with the next message, and the results must come before that.
-    return f"the uses {owed} have no results" if owed else None
+    # After the last message the model replies, and the results must come before its reply.
+    return f"the tool uses {owed} have no results" if owed else None
 
 
 # --- rounds of input --------------------------------------------------------------------------------------------------
@@ -300,7 +303,7 @@ def input_required_has_content(
     _: Event, _connection: Connection, _asked: RecordedRequest, result: dict[str, Any]
 ) -> Opinion:
     kept = result.get("inputRequests") is not None or result.get("requestState") is not None
-    return None if kept else "it has neither inputRequests nor requestState"
+    return None if kept else "the result has neither inputRequests nor requestState"
 
 
 @stated_rule(moves=(*MOVES, *ROUNDS))
@@ -309,7 +312,7 @@ def input_requests_known(
     _: Event, _connection: Connection, _asked: RecordedRequest, key: str, entry: dict[str, Any]
 ) -> Opinion:
     method = entry.get("method")
-    return None if method in NEEDED else f"{key!r:.40} asks for {method!r:.60}"
+    return None if method in NEEDED else f"the input request {key!r:.40} must not have the method {method!r:.60}"
 
 
 @stated_rule(moves=("list-all", "complete", "discover", *MOVES))
@@ -317,20 +320,20 @@ def input_requests_known(
 def input_required_where_allowed(
     _: Event, _connection: Connection, asked: RecordedRequest, _result: dict[str, Any]
 ) -> Opinion:
-    return None if asked.method in ASKING else f"{asked.method} is answered with a request for input"
+    return None if asked.method in ASKING else f"{asked.method} must not be answered with a request for input"
 
 
 def _retries(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str, Any]]]:
-    """Yield each retry with answers or a state, and the newest earlier result that asked for input for the same thing.
+    """Yield each retry with answers or a state, and the newest earlier result that asked for input for the same call.
 
-    The event to blame is the first response to the retry, or the mark that says that none will come; retries without
-    either are left out.
+    The event to blame is the first response to the retry, or the mark in the transcript that says that no response will
+    come; a retry with neither is left out.
     """
     for connection in history:
         asking: dict[tuple[str, str], dict[str, Any]] = {}
         for asked in connection.requests if connection.modern else ():
-            # Nothing says which request for input a retry responds to, so it counts for the newest one for the same
-            # thing, as it would from an honest client.
+            # A retry doesn't say which request for input it responds to, so it is matched with the newest request for
+            # input that has the same method and subject, as is right if the client is honest.
             what = asked.method, repr(subject_of(asked))
             event = asked.answers[0] if asked.answers else lost(asked)
             if {"inputResponses", "requestState"} & set(asked.params) and what in asking and event is not None:
@@ -344,11 +347,11 @@ def _retries(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[st
 )
 @each(_retries)
 def request_state_tampering_survived(_: Event, asked: RecordedRequest, before: dict[str, Any]) -> Opinion:
-    # Whether a changed state must be refused depends on what the state decides, which can't be seen; whether there is a
-    # response can be seen.
+    # Whether a changed state must be refused depends on what the server uses the state for, which the transcript
+    # doesn't show. But the transcript does show whether there is a response.
     if "requestState" not in asked.params or asked.params["requestState"] == before.get("requestState"):
         return UNDECIDED
-    return None if asked.answers else "a request with a state that was changed is not answered"
+    return None if asked.answers else "a request with a changed requestState was not answered"
 
 
 @stated_rule(moves=ROUNDS)
@@ -363,12 +366,13 @@ def unfulfilled_input_survived(
         if connection.position(each.event) > place
         and (each.method, subject_of(each)) == (asked.method, subject_of(asked))
     ]
-    # A client that retried has not given up, so the next responses don't show how the server copes with that.
+    # A client that retried has not given up, so the later responses don't show how the server copes with a client that
+    # gives up.
     if any({"inputResponses", "requestState"} & set(each.params) for each in same):
         return UNDECIDED
     dead = next((mark for each in same if (mark := lost(each)) is not None), None)
     if dead is not None:
-        return broken(dead, "it is no longer answered after a round that was given up")
+        return broken(dead, "the repeated request got no response after the client had given up a round of input")
     return None if any(each.answers for each in same) else UNDECIDED
 
 
@@ -383,13 +387,14 @@ def bad_input_responses_refused(_: Event, asked: RecordedRequest, before: dict[s
     wrong = [key for key, each in given.items() if key in questions and not _fits(questions[key], each)]
     if not wrong or not asked.answers:
         return UNDECIDED
-    # A result with `isError` counts as acceptance: for an invalid schema the specification asks for a JSON-RPC error.
+    # A result with `isError` counts as acceptance: for an answer that doesn't fit its schema, the specification asks
+    # for a JSON-RPC error.
     accepted = asked.result is not None and asked.result.get("resultType") == "complete"
-    return f"the answer to {wrong[0]!r:.40} is accepted" if accepted else None
+    return f"the malformed answer to {wrong[0]!r:.40} was accepted" if accepted else None
 
 
 def _fits(question: Any, given: Any) -> bool:
-    # pydantic's errors are ValueErrors; the other two come from questions that are malformed themselves.
+    # pydantic's errors are ValueErrors. A KeyError or TypeError comes from a question that is itself malformed.
     try:
         input_response_from_wire(str(object_of(question).get("method")), given)
     except (ValueError, KeyError, TypeError):
@@ -404,7 +409,7 @@ def missing_input_asked_again(_: Event, asked: RecordedRequest, before: dict[str
     same = asked.params.get("requestState") == before.get("requestState")
     if not before.get("inputRequests") or not same or asked.params.get("inputResponses") or not asked.answers:
         return UNDECIDED
-    return None if asked.error is None else "a retry without answers is refused"
+    return None if asked.error is None else "the server refused a retry without inputResponses"
 
 
 # --- caching ----------------------------------------------------------------------------------------------------------
@@ -435,10 +440,10 @@ def _cached(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
 @each(_cached)
 def cache_hints_present(_: Event, result: dict[str, Any]) -> Opinion:
     ttl, scope = result.get("ttlMs"), result.get("cacheScope")
-    # Time-to-Live says "integer", the schema "number", so fractions are let through.
+    # The specification's text says "integer" (Time-to-Live), but its schema says "number", so fractions are allowed.
     known = isinstance(ttl, (int, float)) and not isinstance(ttl, bool) and ttl >= 0
     kept = known and scope in ("public", "private")
-    return None if kept else f"ttlMs is {ttl!r:.40}, and cacheScope {scope!r:.40}"
+    return None if kept else f"the ttlMs {ttl!r:.40} or the cacheScope {scope!r:.40} is not valid"
 
 
 def _page_pairs(history: History) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
@@ -449,7 +454,7 @@ def _page_pairs(history: History) -> Iterator[tuple[Event, dict[str, Any], dict[
         place = connection.position(asked.event)
         for before in connection.requests:
             page = before.result if before.method == asked.method else None
-            # Pages are paired by their cursor: several readings of one list may run at the same time.
+            # Pages are paired by their cursor, because the kit may read the same list several times at once.
             earlier = page is not None and connection.position(before.event) < place
             if earlier and page is not None and page.get("nextCursor") == asked.params["cursor"]:
                 yield asked.answers[0], asked.result, page
@@ -460,4 +465,4 @@ def _page_pairs(history: History) -> Iterator[tuple[Event, dict[str, Any], dict[
 @each(_page_pairs)
 def cache_scope_same_on_pages(_: Event, result: dict[str, Any], before: dict[str, Any]) -> Opinion:
     kept = before.get("cacheScope") == result.get("cacheScope")
-    return None if kept else "the page before it has another cacheScope"
+    return None if kept else "the previous page has a different cacheScope"

@@ -1,8 +1,8 @@
 """Checks whether a JSON value has the shape that the schema of a revision requires.
 
 Elsewhere, the library is as lenient as it can be with a peer's messages. Here the same models are applied strictly, as
-one revision has them: types are JSON's, a field that the schema requires must be present, and null is not the same as
-absent. Fields that a schema does not define may be present: the schemas allow them.
+one revision defines them: types are JSON's, a field that the schema requires must be present, and null is not the
+same as absent. Fields that a schema does not define may be present: the schemas allow them.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from trio_mcp.types.versions import at_least
 __all__ = ["flaw", "json_type"]
 
 Check: TypeAlias = Callable[[Any, str], str | None]
-"""A function that checks the value at a place in a message, and returns what is wrong in one line, or None."""
+"""A function that takes a value and its path in a message, and returns what is wrong in one line, or None."""
 
-# The page on pagination mentions cursors that are null (2026-07-28 server/utilities/pagination, Implementation
-# Guidelines).
+# These members may be null, although the schema doesn't say so, because the page on pagination mentions null cursors
+# (2026-07-28 server/utilities/pagination, Implementation Guidelines).
 NULLABLE: Final = {"nextCursor"}
 
-# These have rules of their own, which say more; and one fault should break only one rule.
+# These members are left to rules of their own, which say more about what is wrong: one fault should break only one
+# rule.
 ELSEWHERE: Final = {"resultType", "ttlMs", "cacheScope"}
 
 
 def flaw(model: type[WireModel], value: Any, revision: str, place: str = "") -> str | None:
-    """Say where a JSON value departs from a model, as a revision has it; return None if the value conforms."""
+    """Say where a JSON value departs from a model, as a revision defines it; return None if the value conforms."""
     return _compiled(model, revision)(value, place)
 
 
@@ -44,7 +45,7 @@ def json_type(value: Any) -> str:
     return names.get(type(value), "an object")
 
 
-# The checks are cached by model and revision, as a long check needs the same few for each message.
+# The checks are cached by model and revision, because a long transcript needs the same few for every message.
 @functools.cache
 def _compiled(model: type[WireModel], revision: str) -> Check:
     if not model.__pydantic_fields_complete__:
@@ -54,7 +55,8 @@ def _compiled(model: type[WireModel], revision: str) -> Check:
     for name, info in model.model_fields.items():
         span, wire = field_span(model, name), name_of(name)
         if revision in span.revisions and wire not in ELSEWHERE:
-            # In Python an absent optional field is None. In JSON it must be absent, not null.
+            # An optional field that is None in Python must be absent in JSON, not null. Only a required field may be
+            # null, if its type allows that.
             null = info.is_required() and types.NoneType in typing.get_args(info.annotation)
             fields.append((wire, revision in span.required, null, _check(info.annotation, revision)))
     extra = EXTRAS.get(model)
@@ -89,8 +91,8 @@ def _check(kind: Any, revision: str) -> Check:
     if origin is dict:
         return _dict(_check(arguments[1], revision))
     if isinstance(kind, type) and issubclass(kind, WireModel):
-        # The inner check is looked up only when it is called: models refer to each other in circles, and building it at
-        # once would never end.
+        # The model's check is looked up only when it is called: models refer to each other in cycles, so building all
+        # checks at once would never end.
         return lambda value, place: flaw(kind, value, revision, place)
     return _SIMPLE.get(kind, _anything)
 
@@ -108,20 +110,21 @@ def _union(arms: list[Any], revision: str) -> Check:
     models = [arm for arm in arms if isinstance(arm, type) and issubclass(arm, WireModel)]
     if not models:
         return _any_of([_check(arm, revision) for arm in arms])
-    # A plain dict beside models only makes the library tolerant; no schema has one.
+    # A plain dict in a union with models is left out: it only makes the library tolerant, and no schema has such an
+    # alternative.
     others = [_check(arm, revision) for arm in arms if arm not in models and typing.get_origin(arm) is not dict]
     known = [(model, _tags(model), _check(model, revision)) for model in models if revision in class_span(model)]
 
     def check(value: Any, place: str) -> str | None:
         if not isinstance(value, dict):
             return _any_of([*others, *[each for _, _, each in known]])(value, place)
-        # Arms are chosen by their tags first, so that the problem is about the arm that was meant, not about the first
-        # one in the union.
+        # The members of the union are chosen by their tags first, so that the problem is about the member that was
+        # meant, not about the union's first member.
         fitting = [each for _, tags, each in known if all(value.get(key) in values for key, values in tags.items())]
         if not fitting:
             key = next((key for _, tags, _ in known for key in tags), "type")
             choices = sorted({str(choice) for _, tags, _ in known for choice in tags.get(key, ())})
-            return f"{place or 'it'} must have a {key} among {', '.join(choices)}, not {value.get(key)!r:.60}"
+            return f"{place or 'it'} must have one of the {key} values {', '.join(choices)}, not {value.get(key)!r:.60}"
         return _any_of(fitting)(value, place)
 
     return check
@@ -195,7 +198,7 @@ _SIMPLE: Final[dict[Any, Check]] = {
 }
 
 
-# --- what the models leave to others ----------------------------------------------------------------------------------
+# --- what the models don't check --------------------------------------------------------------------------------------
 
 
 def _tool(value: dict[str, Any], place: str, revision: str) -> str | None:

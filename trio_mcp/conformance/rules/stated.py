@@ -1,4 +1,4 @@
-"""A decorator for rules, which takes level, side, section and sentence from the statements of the specification."""
+"""Makes functions into rules, whose level, side, section and sentence come from the statements of the specification."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def stated_rule(
 
     def build(body: Judge) -> Rule:
         stated = own_statements()[body.__name__.replace("_", "-")]
-        # The places are reversed, so that the first one of a revision counts.
+        # In the dictionary a later place replaces an earlier one of the same revision, so the places are reversed to
+        # keep the first.
         sections = {place.revision: place.section for place in reversed(stated.places)}
         of_rule = tuple(revisions) or _revisions(sections, since or stated.since)
         newest = sections.get(of_rule[-1], "")
@@ -75,6 +76,7 @@ def stated_rule(
 
 def _revisions(listed: Iterable[str], since: str) -> tuple[str, ...]:
     """Return a statement's revisions from ``since`` on: the listed ones, and the earlier ones of the legacy era."""
-    # The statements list only the last revision of the legacy era, but most of them are in all earlier ones, too.
+    # The tables list only the last revision of the legacy era, but most statements of that revision are in all earlier
+    # ones, too.
     earlier = [each for each in REVISIONS if each < LISTED[0]] if LISTED[0] in listed else []
     return tuple(each for each in REVISIONS if (each in earlier or each in listed) and each >= since)

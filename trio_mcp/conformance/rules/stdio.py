@@ -16,7 +16,7 @@ LINES: Final = ("stdio", "tcp", "tls", "unix", "memory")
 """The transports that frame messages as stdio does."""
 
 PROMPTLY: Final = 2.0
-"""Seconds that a process has to exit after its input is closed. Chosen: the official SDKs wait this long."""
+"""Seconds that a process has to exit after its input is closed; the official SDKs wait this long."""
 
 
 def _written(*transports: str) -> Occasions[Connection]:
@@ -34,14 +34,14 @@ def _written(*transports: str) -> Occasions[Connection]:
 @stated_rule(moves=["call-tool", "list-all", "ping"], transports=LINES)
 @each(_written(*LINES))
 def stdout_clean(event: Event, connection: Connection) -> Opinion:
-    """Check that each line is a message."""
+    """Check that each line that a server writes is a message."""
     message = event.message
-    # Only one revision has batches.
+    # Only revision 2025-03-26 has batches.
     batch = message if isinstance(message, list) and connection.revision == "2025-03-26" else [message]
     if event.kind == "message" and batch and all(map(is_message, batch)):
         return None
     text = event.text if event.kind == "text" else repr(message).encode()
-    return f"it wrote {(text or b'')[:80]!r}, which is not a message"
+    return f"the server wrote {(text or b'')[:80]!r}, which is not a message"
 
 
 @stated_rule(moves=["call-tool", "list-all", "ping"], transports=LINES)
@@ -59,16 +59,18 @@ def one_message_a_line(history: History) -> Iterator[Verdict]:
         run.append(event)
         # `stdout_clean` judges a single line that isn't JSON; several such lines together may be an indented message.
         if 1 < len(run) < LONGEST_RUN and _is_json(b"\n".join(each.text or b"" for each in run)):
-            yield broken(event, f"the last {len(run)} lines are one message")
+            yield broken(event, f"the last {len(run)} lines together are one message, which must be on a single line")
             run = []
 
 
 LONGEST_RUN: Final = 200
-"""Runs of this many lines or more are not tried as one message. Chosen: indented messages are seldom so long."""
+"""The number of lines from which on a run of lines is no longer tried as one message (an arbitrary choice: few messages
+have that many lines)."""
 
 
 def _is_json(text: bytes) -> bool:
-    # The run grows with each line, and parsing it each time would take quadratic time.
+    # The text grows with each line, and parsing it each time would take quadratic time, so it is parsed only if it ends
+    # like JSON.
     if not text.rstrip().endswith((b"}", b"]")):
         return False
     try:
@@ -80,15 +82,16 @@ def _is_json(text: bytes) -> bool:
 @stated_rule(moves=["call-tool", "list-all"])
 @each(_written())
 def utf_8(event: Event, connection: Connection) -> Opinion:
-    """Check that messages, and texts that are not JSON where a message should be, are UTF-8."""
+    """Check that messages, and other texts where a message should be, are UTF-8."""
     if event.kind == "message":
         return None
-    # A proxy's error page may be in any encoding; a body that is declared as JSON or an event stream may not.
+    # An error page from a proxy may be in any encoding, but a body that is declared as JSON or as an event stream must
+    # be UTF-8.
     if connection.transport in (*LINES, "websocket") or _is_declared(connection, event):
         try:
             (event.text or b"").decode()
         except UnicodeDecodeError as exc:
-            return f"it sent a text that is not UTF-8: {exc.reason} at {exc.start}"
+            return f"the server sent text that is not UTF-8: {exc.reason} at byte {exc.start}"
     return UNDECIDED
 
 
@@ -111,7 +114,8 @@ def _ended(history: History) -> Iterator[tuple[Event, Connection]]:
 def stdin_close_exits(close: Event, connection: Connection) -> Opinion:
     """Check that a process exits soon after its input is closed, without being sent a signal."""
     half = next((e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "half closed"), None)
-    # The kit closes the input first, then waits, then sends signals; `seconds` counts from the closing.
+    # The kit closes the input first, then waits, then sends signals; `seconds` counts from the moment when it closed
+    # the input.
     if close.sender == "client" and "seconds" in close.facts:
         seconds = float(close.facts["seconds"])
     elif close.sender == "server" and half is not None:
@@ -120,10 +124,11 @@ def stdin_close_exits(close: Event, connection: Connection) -> Opinion:
         return UNDECIDED
     # A negative status is the number of the signal that ended the process.
     signalled = isinstance(close.facts.get("status"), int) and close.facts["status"] < 0
-    # On a machine so busy that the process took long to start, it also takes long to end.
+    # On a busy machine, a process that starts slowly also ends slowly, so the limit is at least twice the time that the
+    # process took to start.
     began = next((event.time for event in connection.messages("server")), 0.0) - connection.events[0].time
     kept = seconds <= max(PROMPTLY, 2 * began) and not signalled
-    return None if kept else f"the process went on for {seconds:.1f} seconds, until it was ended"
+    return None if kept else f"the process ran for another {seconds:.1f} seconds after its input was closed"
 
 
 @rule(
@@ -138,4 +143,4 @@ def stdin_close_exits(close: Event, connection: Connection) -> Opinion:
 def websocket_messages(event: Event, _: Connection) -> Opinion:
     """Check that each WebSocket message is a JSON-RPC message; other rules judge batches."""
     kept = isinstance(event.message, list) or is_message(event.message)
-    return None if kept else "it is not a JSON-RPC message"
+    return None if kept else "the WebSocket message is not a JSON-RPC message"

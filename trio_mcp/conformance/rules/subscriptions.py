@@ -41,7 +41,7 @@ __all__: list[str] = []
 LISTENING: Final = ("listen", "listen-twice")
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 
-# The member of a subscription's filter that asks for each notification.
+# For each notification, the member of a subscription's filter that asks for it.
 _FLAGS: Final = {
     "notifications/tools/list_changed": "toolsListChanged",
     "notifications/prompts/list_changed": "promptsListChanged",
@@ -72,10 +72,11 @@ def _uris(filters: dict[str, Any]) -> list[Any]:
 @stated_rule(moves=LISTENING)
 @each(_listens)
 def listen_acknowledged_first(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # The first message of this subscription counts: on stdio, messages of others may come before it (Acknowledgment).
+    # Only the first message of this subscription counts: on stdio, messages of other subscriptions may come before it
+    # (Acknowledgment).
     if received := subscribed(connection, asked):
         method = received[0].message["method"]
-        problem = f"the first message of the subscription {asked.id!r} is {method}"
+        problem = f"the first message of the subscription {asked.id!r} is {method}, not the acknowledgement"
         return judged(method == ACKNOWLEDGED, received[0], problem)
     # An error refuses the subscription, and then there is nothing to acknowledge.
     if asked.result is not None:
@@ -95,12 +96,12 @@ def listen_acknowledged_first(_: Event, connection: Connection, asked: RecordedR
 @each(_delivered)
 def acknowledged_within_request(event: Event, method: str, wanted: dict[str, Any]) -> Opinion:
     agreed = params_of(event).get("notifications")
-    if method != ACKNOWLEDGED or not isinstance(agreed, dict):  # the schema forbids anything else
+    if method != ACKNOWLEDGED or not isinstance(agreed, dict):  # the schema requires an object
         return UNDECIDED
-    # Less than was asked for is right: a server acknowledges what it supports.
+    # A server acknowledges only what it supports, so it may acknowledge less than was asked for.
     more = [flag for flag in _FLAGS.values() if agreed.get(flag) is True and wanted.get(flag) is not True]
     more += [str(uri) for uri in _uris(agreed) if uri not in _uris(wanted)]
-    return f"{', '.join(more[:3])} was not asked for" if more else None
+    return f"the server acknowledged what was not asked for: {', '.join(more[:3])}" if more else None
 
 
 @stated_rule(moves=LISTENING)
@@ -115,7 +116,7 @@ def listen_only_requested(event: Event, method: str, wanted: dict[str, Any]) -> 
         # A server may report updates of resources below the one that was subscribed to.
         kept = any(isinstance(each, str) and str(uri).startswith(each) for each in _uris(wanted))
         return None if kept else f"updates of {uri!r:.60} were not asked for"
-    return "log messages don't belong on a subscription" if method == "notifications/message" else UNDECIDED
+    return "a log message came on a subscription" if method == "notifications/message" else UNDECIDED
 
 
 @stated_rule(moves=LISTENING)
@@ -123,11 +124,12 @@ def listen_id_on_notifications(history: History) -> Iterator[Verdict]:
     for connection in history:
         if not connection.modern:
             continue
-        # Subscriptions that have ended count as well: `nothing_after_listen` judges messages after the end.
+        # Subscriptions that have ended count, too: `nothing_after_listen` judges messages after the end of a
+        # subscription.
         listens = {id_key(each.id) for each in connection.requests if each.method == "subscriptions/listen"}
         for event in notifications(connection, "server", ACKNOWLEDGED, UPDATED, *_FLAGS):
             found = subscription_of(event.message)
-            fault = f"the id {found!r:.60}, which no subscription has" if found is not None else "no subscription id"
+            fault = f"the unknown subscription id {found!r:.60}" if found is not None else "no subscription id"
             yield judged(id_key(found) in listens, event, f"{event.message['method']} has {fault}")
 
 
@@ -143,7 +145,7 @@ def listen_result_has_id(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests("subscriptions/listen"):
         if asked.result is not None:
             found = subscription_of(asked.answers[0].message)
-            problem = f"the subscription id is {found!r:.60}, not {asked.id!r:.60}"
+            problem = f"the response has the subscription id {found!r:.60}, not {asked.id!r:.60}"
             yield judged(is_same_id(found, asked.id), asked.answers[0], problem)
 
 
@@ -159,7 +161,8 @@ def listen_result_has_id(history: History) -> Iterator[Verdict]:
 def nothing_after_listen(end: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     if not asked.answers:
         return UNDECIDED
-    # Over HTTP another stream may have been faster than the response; within one stream the order is certain.
+    # Over HTTP a message on another stream may have overtaken the response; only within one stream is the order
+    # certain.
     late = first_after(connection, end, subscribed(connection, asked))
     if late is None:
         return None
@@ -172,7 +175,7 @@ def _end_by_server(connection: Connection, asked: RecordedRequest) -> Event | No
     end = exchange.end if exchange is not None and exchange.is_stream else None
     if end is None or asked.answers:
         return None
-    # A stream that was cut may have been lost on the way, which is not a decision of the server.
+    # If the stream was cut off, the connection may have been lost on the way, which was not the server's decision.
     return end if end.facts.get("by") == "server" and not end.facts.get("cut") else None
 
 
@@ -185,8 +188,8 @@ def _cancellation(connection: Connection, asked: RecordedRequest) -> Event | Non
 @stated_rule(moves=LISTENING)
 @each(_listens)
 def listen_teardown_announced(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # One page requires the notification, another asks for the response instead. A server that sends neither is at
-    # fault.
+    # One page of the specification requires `notifications/cancelled`, and a different page requires a response
+    # instead, so only a server that sends neither message is at fault.
     if asked.answers:
         return None
     end = _end_by_server(connection, asked)
@@ -207,7 +210,7 @@ def listen_ends_with_result(event: Event, connection: Connection, asked: Recorde
 
 
 SETTLED: Final = 1.0
-"""Seconds after which an announcement can't still be on its way (arbitrary)."""
+"""Seconds after which an announcement can't still be on its way (an arbitrary choice)."""
 
 _LISTED_CHANGES: Final = {
     "tools/list": ("notifications/tools/list_changed", "tools.listChanged"),
@@ -236,8 +239,8 @@ def list_change_announced(history: History) -> Iterator[Verdict]:
                 if before == now or not _is_listening(connection, one[0], other[-1], _FLAGS[notice]):
                     continue
                 start = connection.position(one[0].event)
-                # Announcements count from the first request on: the list may have changed, and the change been
-                # announced, while the earlier list was read.
+                # Announcements count from the first request of the earlier reading on: the list may have changed, and
+                # the change been announced, during that reading.
                 told = any(connection.position(event) > start for event in notifications(connection, "server", notice))
                 # The announcement may still be on its way, unless three later requests were answered, or a second has
                 # passed.
@@ -246,16 +249,16 @@ def list_change_announced(history: History) -> Iterator[Verdict]:
                 waited = connection.events[-1].time - other[-1].answers[0].time >= SETTLED
                 if told or later >= 3 or waited:
                     changed = ", ".join(sorted(map(str, before ^ now))[:3])
-                    yield judged(told, other[-1].answers[0], f"{method} changed ({changed}), but was not announced")
+                    yield judged(told, other[-1].answers[0], f"{method} changed ({changed}) without an announcement")
 
 
 def _is_listening(connection: Connection, one: RecordedRequest, other: RecordedRequest, flag: str) -> bool:
     """Return whether the client could expect to be told of changes during the whole time between two requests."""
     if not connection.modern:
-        return is_ordered(connection)  # over HTTP a server need not have a stream to announce them on
+        return is_ordered(connection)  # over HTTP a server need not have a stream for announcements
     start, end = connection.position(one.event), connection.position(other.answers[0])
     for listen in connection.requests:
-        # A subscription that has ended may have ended before the change.
+        # If a subscription has ended, it may have ended before the change.
         if listen.method != "subscriptions/listen" or listen.answers:
             continue
         acks = [e for e in subscribed(connection, listen) if e.message["method"] == ACKNOWLEDGED]
@@ -282,7 +285,8 @@ def updates_only_subscribed(history: History) -> Iterator[Verdict]:
         if connection.hello is None:
             continue
         asked = [a for a in connection.requests if a.method in ("resources/subscribe", "resources/unsubscribe")]
-        # A malformed subscription may still have been accepted, and then nothing is certain.
+        # The server may have accepted a malformed request to subscribe, so it isn't certain what the client is
+        # subscribed to.
         if not all(is_plain(connection, each.event) for each in asked):
             continue
         for event in notifications(connection, "server", UPDATED):
@@ -293,8 +297,8 @@ def updates_only_subscribed(history: History) -> Iterator[Verdict]:
                     break
                 if change.method == "resources/subscribe":
                     live.add(str(change.params.get("uri")))
-                # Until the response to `resources/unsubscribe`, an update may have been on its way; over HTTP even
-                # afterwards.
+                # An update that arrives before the response to `resources/unsubscribe` may already have been on its
+                # way; over HTTP, so may an update that arrives after the response.
                 elif (
                     change.result is not None
                     and is_ordered(connection)
@@ -303,4 +307,4 @@ def updates_only_subscribed(history: History) -> Iterator[Verdict]:
                     live.discard(str(change.params.get("uri")))
             # The updated resource may lie below the one subscribed to, so only an update without any subscription is
             # clearly wrong.
-            yield judged(bool(live), event, "an update was sent, but nothing is subscribed to")
+            yield judged(bool(live), event, "an update was sent, but the client is subscribed to nothing")

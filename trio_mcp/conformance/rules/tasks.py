@@ -44,10 +44,10 @@ ABOUT: Final = ("tasks/get", "tasks/result", "tasks/cancel")
 
 RUN: Final = ("task-run", "task-cancelled")
 SHORTEST_ID: Final = 8
-"""The least length, in characters, of a task id that can't be guessed (chosen: 48 bits in Base64)."""
+"""The minimum length, in characters, of a task id that can't be guessed (an arbitrary choice: 48 bits in Base64)."""
 
-# RFC 3339, section 5.6, which the specification links to; but the specification names ISO 8601, which does not require
-# the offset.
+# The format of RFC 3339, section 5.6, which the specification links to. The offset is optional, because the
+# specification's text names ISO 8601, which does not require it.
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?")
 
 
@@ -59,8 +59,8 @@ class _Task:
         id: The task's id.
         asked: The tool call that became the task.
         made: The response that created the task.
-        first: The task as that response describes it.
-        ended: The first event that showed that the task had ended, and its final status; None if there was none.
+        first: The task as described in the response that created it.
+        ended: The first event that showed that the task had ended, and its final status; None if no event showed that.
     """
 
     id: str
@@ -93,9 +93,10 @@ def _of(connection: Connection) -> dict[str, _Task]:
     for asked in connection.requests:
         task = (asked.result or {}).get("task") if asked.method == "tools/call" and "task" in asked.params else None
         if isinstance(task, dict) and isinstance(task.get("taskId"), str) and is_proper(connection, asked):
-            # Duplicate ids are left to `task_id_unique`; here the first task keeps the id.
+            # `task_id_unique` judges duplicate ids, so the first task simply keeps the id.
             found.setdefault(task["taskId"], _Task(task["taskId"], asked, asked.answers[0], task))
-    # `_states` goes by request, but a status notification may report the end before any response does.
+    # The states are sorted because `_states` yields all notifications last, but a notification may report the task's
+    # end before any response does.
     for event, state in sorted(_states(connection), key=lambda each: connection.position(each[0])):
         task = found.get(str(state.get("taskId")))
         if task is not None and task.ended is None and state.get("status") in ENDED:
@@ -128,7 +129,7 @@ def _said(history: History) -> Iterator[tuple[Event, Connection, dict[str, Any]]
 
 
 def _about(*methods: str) -> Occasions[Connection, RecordedRequest, _Task]:
-    """Return a function that yields each request about a task of the server that has a response, for these methods."""
+    """Return a function that yields each request with these methods about a server's task, if it has a response."""
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, _Task]]:
         # Tasks are found once for each connection: finding them for each request would take a pass over all requests
@@ -152,7 +153,7 @@ def _support(connection: Connection, asked: RecordedRequest) -> str | None:
     tool = connection.tools.get(asked.params.get("name", ""))
     if tool is None:
         return None
-    # A tool without this member forbids tasks (Tool-Level Negotiation).
+    # A tool without `taskSupport` forbids tasks (Tool-Level Negotiation).
     execution = object_of(tool.get("execution"))
     return str(execution.get("taskSupport", "forbidden"))
 
@@ -163,15 +164,15 @@ def _support(connection: Connection, asked: RecordedRequest) -> str | None:
 @stated_rule(moves=RUN)
 @each(_calls)
 def task_created(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # Arguments that are refused may be refused before there is a task.
+    # A server may refuse the arguments before it creates a task.
     if not isinstance(asked.params.get("task"), dict) or asked.result is None or asked.result.get("isError") is True:
         return UNDECIDED
-    # Refusing a task that the tool forbids is only a SHOULD, so a plain result may be right there, and also for a tool
-    # that was not listed.
+    # A server only SHOULD refuse a task if the tool forbids tasks, so a plain result may be right for such a tool, and
+    # for one that was not listed.
     if not _offers(connection, CALLS) or _support(connection, asked) not in ("optional", "required"):
         return UNDECIDED
     made = isinstance(asked.result.get("task"), dict)
-    return None if made else "a tool was called as a task, and the result is not of a task"
+    return None if made else "a tool was called as a task, but the result does not describe a task"
 
 
 @stated_rule(moves=RUN)
@@ -179,7 +180,7 @@ def task_created(_: Event, connection: Connection, asked: RecordedRequest) -> Op
 def task_begins_working(_: Event, _connection: Connection, task: _Task) -> Opinion:
     if task.first.get("status") == "working":
         return None
-    # A task that was updated may have changed its status since.
+    # If the task was updated before the response was sent, its status may have changed already.
     updated = task.first.get("createdAt") != task.first.get("lastUpdatedAt")
     return UNDECIDED if updated else f"a new task, never updated, has the status {task.first.get('status')!r}"
 
@@ -199,22 +200,22 @@ def task_id_unique(history: History) -> Iterator[Verdict]:
 def task_id_unpredictable(history: History) -> Iterator[Verdict]:
     before: dict[int, str] = {}
     for event, connection, task in _tasks(history):
-        # A server that identifies its clients may bind tasks to them, and need not keep the ids secret.
+        # A server that identifies its clients may bind tasks to them, and then the task ids need not be secret.
         exchange = connection.exchanges.get(event.exchange or 0)
         if exchange is not None and "authorization" in exchange.request.headers:
             continue
         short = len(task.id) < SHORTEST_ID
-        # Ids that are ordered by time, such as those of UUID version 7, still can't be guessed; only a counter can.
+        # Ids that are ordered by time, such as UUIDs of version 7, still can't be guessed; only ids from a counter can.
         counted = _is_next(before.get(connection.number, ""), task.id)
-        problem = f"the task id {task.id!r} is too short" if short else f"the task id after it is {task.id!r}"
+        problem = f"the task id {task.id!r} is too short" if short else f"the task id {task.id!r} is predictable"
         yield judged(not short and not counted, event, problem)
         before[connection.number] = task.id
 
 
 def _is_next(one: str, other: str) -> bool:
     """Return whether two ids differ only in the number at their end, which is one greater in the second."""
-    # The server chooses the id, and Python refuses to convert more than 4300 digits. Fifteen are enough for any
-    # counter.
+    # The server chooses the id, and Python refuses to convert more than 4300 digits, so only the last fifteen are read,
+    # and these are enough for any counter.
     found, following = re.search(r"\d{1,15}$", one), re.search(r"\d{1,15}$", other)
     if found is None or following is None:
         return False
@@ -243,15 +244,16 @@ _TIMES: Final = ("createdAt", "lastUpdatedAt")
 
 
 def _is_ttl(value: Any) -> bool:
-    # The specification says "number", not "integer", so fractions will do. In Python a bool is an int; in JSON it isn't
-    # a number.
+    # The specification says "number", not "integer", so fractions are allowed. In Python a bool is an int; in JSON it
+    # isn't a number.
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def _is_time(value: Any) -> bool:
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         return False
-    # The pattern accepts a thirteenth month, or the 31st of June; only a calendar rules them out.
+    # The pattern accepts a thirteenth month, or the 31st of June; only a calendar shows that such a date does not
+    # exist.
     try:
         datetime.datetime.fromisoformat(value.upper().replace("Z", "+00:00"))
     except ValueError:
@@ -275,14 +277,15 @@ def task_tool_forbidden_refused(_: Event, connection: Connection, asked: Recorde
 
 
 def _refused(connection: Connection, asked: RecordedRequest, support: str, *, as_task: bool) -> Opinion:
-    # The arguments may be wrong, too; and a server that wants a task with every call may say so (Protocol Errors).
+    # These two codes excuse the server: -32602 may be about the arguments, and -32600 may say that the server wants
+    # every call to be a task (Protocol Errors).
     excused = code_of(asked) in (error_codes.INVALID_PARAMS, error_codes.INVALID_REQUEST)
     if excused or not _offers(connection, CALLS):
         return UNDECIDED
     if _support(connection, asked) != support or ("task" in asked.params) != as_task:
         return UNDECIDED
-    what = "a task" if as_task else "no task"
-    problem = f"taskSupport is {support!r}, it was called as {what}, and the response is {_shown(asked)}"
+    what = "as a task" if as_task else "without a task"
+    problem = f"a tool with taskSupport {support!r} was called {what}, but the response is {_shown(asked)}"
     return None if code_of(asked) == error_codes.METHOD_NOT_FOUND else problem
 
 
@@ -302,19 +305,20 @@ def task_metadata_ignored(history: History) -> Iterator[Verdict]:
             plain[key] = asked
         elif asked.result is not None:
             made = isinstance(asked.result.get("task"), dict)
-            yield judged(not made, answer, "the call became a task, though tasks are not declared")
+            yield judged(not made, answer, "the call became a task, though the server does not declare tasks")
         # An error that doesn't look like a refusal of the task may come from the tool itself.
         elif _refuses_task(asked) and (other := plain.get(key)) is not None and other.result is not None:
-            # Version 1 of the TypeScript SDK does so, and with it the reference servers filesystem and memory.
-            yield broken(answer, f"with a task, the call gave the error {code_of(asked)}; without, a result")
+            # Version 1 of the TypeScript SDK refuses the task, and with it the reference servers `filesystem` and
+            # `memory`.
+            yield broken(answer, f"the call gave a result, but the same call as a task gave the error {code_of(asked)}")
 
 
 _REFUSALS: Final = (error_codes.INVALID_REQUEST, error_codes.METHOD_NOT_FOUND, error_codes.INVALID_PARAMS)
 
 
 def _refuses_task(asked: RecordedRequest) -> bool:
-    # The specification forbids this refusal, so it has no code for it; peers choose one of these codes, or mention the
-    # task in the message.
+    # The specification forbids refusing a task, so it defines no error code for a refusal; peers use one of these
+    # codes, or mention the task in the error's message.
     return asked.error is not None and (
         code_of(asked) in _REFUSALS or "task" in str(asked.error.get("message")).lower()
     )
@@ -326,7 +330,7 @@ def task_capability_declared(_: Event, connection: Connection, _state: dict[str,
     if connection.hello is None:
         return UNDECIDED
     declared = declares(connection.server_capabilities, "tasks")
-    return None if declared else "the server runs tasks, but does not declare the capability"
+    return None if declared else "the server runs tasks, but does not declare the capability tasks"
 
 
 # --- what becomes of tasks ----------------------------------------------------------------------------------------
@@ -335,11 +339,12 @@ def task_capability_declared(_: Event, connection: Connection, _state: dict[str,
 @stated_rule(moves=RUN)
 @each(_about("tasks/get"))
 def task_transitions(_: Event, connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
-    # Responses may overtake each other over HTTP, so only requests that were sent after the end had been seen count.
+    # Over HTTP responses may overtake each other, so a request counts only if it was sent after another message had
+    # shown the task's end.
     if task.ended is None or asked.result is None or not _after(connection, asked, task.ended[0]):
         return UNDECIDED
     status = asked.result.get("status")
-    return None if status == task.ended[1] else f"the task was {task.ended[1]}, and now it is {status}"
+    return None if status == task.ended[1] else f"the task was already {task.ended[1]}, but now it is {status}"
 
 
 @stated_rule(moves=["task-cancelled"])
@@ -349,17 +354,17 @@ def task_cancelled(_: Event, connection: Connection, asked: RecordedRequest, tas
     if asked.result is None or (task.ended is not None and _after(connection, asked, task.ended[0])):
         return UNDECIDED
     status = asked.result.get("status")
-    return None if status == "cancelled" else f"the task was cancelled, and its status is {status!r}"
+    return None if status == "cancelled" else f"the task was cancelled, but its status is {status!r}"
 
 
 @stated_rule(moves=RUN)
 @each(_about("tasks/cancel"))
 def task_cancel_ended_refused(_: Event, connection: Connection, asked: RecordedRequest, task: _Task) -> Opinion:
-    # Without the capability the method need not exist, and -32601 is right, too.
+    # If the server doesn't declare the capability, the method need not exist, so -32601 is also right.
     supported = declares(connection.server_capabilities, "tasks.cancel")
     if not supported or task.ended is None or not _after(connection, asked, task.ended[0]):
         return UNDECIDED
-    problem = f"the task was {task.ended[1]} when it was to be cancelled, and the response is {_shown(asked)}"
+    problem = f"the task was already {task.ended[1]}, but the response to tasks/cancel is {_shown(asked)}"
     return None if code_of(asked) == error_codes.INVALID_PARAMS else problem
 
 
@@ -374,8 +379,8 @@ def task_failure_explained(_: Event, _connection: Connection, asked: RecordedReq
 @stated_rule(moves=RUN)
 @each(_about("tasks/get"))
 def task_get_without_stream(answer: Event, connection: Connection, _asked: RecordedRequest, _task: _Task) -> Opinion:
-    # "Where possible" (Input Required Status) leaves room, but nothing that passes between the two sides can show what
-    # was not possible.
+    # The specification adds "where possible" (Input Required Status). No message shows what was not possible, so the
+    # exception is ignored.
     exchange = connection.exchanges.get(answer.exchange or 0)
     if exchange is None or exchange.response is None or connection.transport != "http":
         return UNDECIDED
@@ -389,14 +394,14 @@ def task_get_without_stream(answer: Event, connection: Connection, _asked: Recor
 def task_result_blocks(history: History) -> Iterator[Verdict]:
     given: dict[tuple[int, str], Event] = {}
     for answer, connection, asked, task in _about("tasks/result")(history):
-        # A request that was given up may get an error at once, while the task goes on.
+        # A request that the client has cancelled doesn't count: it may get an error at once, while the task continues.
         if asked.cancelled is None and asked.overdue is None:
             given.setdefault((connection.number, task.id), answer)
     for answer, connection, asked, task in _about("tasks/get")(history):
         result = given.get((connection.number, task.id))
         if result is not None and asked.result is not None and _after(connection, asked, result):
             status = asked.result.get("status")
-            yield judged(status in ENDED, answer, f"tasks/result was answered, and after that the task is {status}")
+            yield judged(status in ENDED, answer, f"tasks/result was answered while the task was still {status}")
 
 
 @stated_rule(moves=RUN)
@@ -408,7 +413,7 @@ def task_result_final(history: History) -> Iterator[Verdict]:
             completed = task.ended is not None and task.ended[1] == "completed"
             waited_for = asked.cancelled is None and asked.overdue is None
             if completed and code_of(asked) != error_codes.INVALID_PARAMS and waited_for:
-                yield broken(answer, f"the task was completed, and tasks/result gave the error {code_of(asked)}")
+                yield broken(answer, f"the task was completed, but tasks/result gave the error {code_of(asked)}")
             continue
         problem = flaw(CallToolResult, asked.result, connection.revision)
         # The content of `_meta`, such as the related task or a trace, belongs to the response itself, and may differ
@@ -416,7 +421,7 @@ def task_result_final(history: History) -> Iterator[Verdict]:
         plain = {name: value for name, value in asked.result.items() if name != "_meta"}
         first = given.setdefault((connection.number, task.id), plain)
         if problem is None and first != plain:
-            problem = "it differs from the result before"
+            problem = "it differs from the previous result"
         yield judged(problem is None, answer, f"the result of a call as a task: {problem}")
 
 
@@ -426,7 +431,7 @@ def related_task_present(_: Event, _connection: Connection, asked: RecordedReque
     if asked.result is None:
         return UNDECIDED
     related = _related(asked.result)
-    return None if related == task.id else f"the result of task {task.id!r} names {related!r} in its _meta"
+    return None if related == task.id else f"the result names the related task {related!r}, not {task.id!r}"
 
 
 @stated_rule(
@@ -440,8 +445,8 @@ def related_task_absent(event: Event, connection: Connection, state: dict[str, A
         return UNDECIDED
     owner = event.message.get("result", state)
     if "result" in event.message and "task" in object_of(owner):
-        return UNDECIDED  # CreateTaskResult
-    return None if _related(owner) is None else "a message that contains the task's id names it in _meta, too"
+        return UNDECIDED  # the rule doesn't apply to a CreateTaskResult
+    return None if _related(owner) is None else "a message that contains the task's id also names the task in its _meta"
 
 
 def _related(holder: Any) -> Any:
@@ -461,7 +466,7 @@ def task_id_parameter_wins(_: Event, _connection: Connection, asked: RecordedReq
         return UNDECIDED
     if asked.result.get("taskId") == task.id:
         return None
-    return f"taskId is {task.id!r}, and the response is {_shown(asked)} of {asked.result.get('taskId')!r}"
+    return f"tasks/get for {task.id!r} gave {_shown(asked)} for {asked.result.get('taskId')!r}"
 
 
 @stated_rule(
@@ -472,10 +477,11 @@ def task_id_parameter_wins(_: Event, _connection: Connection, asked: RecordedReq
 def task_errors(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     capability = {"tasks/cancel": "tasks.cancel", "tasks/list": "tasks.list"}.get(asked.method, "tasks")
     key, made_up = ("cursor", NO_CURSOR) if asked.method == "tasks/list" else ("taskId", NO_TASK)
-    # Any other id may belong to a task made before the transcript began; those that the kit makes up can't exist.
+    # Any other id may belong to a task made before the transcript began, but the kit's made-up ids can't belong to any
+    # task.
     if not _offers(connection, capability) or not str(asked.params.get(key)).startswith(made_up):
         return UNDECIDED
-    problem = f"{asked.method} with an unknown {key}: the response is {_shown(asked)}"
+    problem = f"{asked.method} with an unknown {key} was answered with {_shown(asked)}, not with -32602"
     return None if code_of(asked) == error_codes.INVALID_PARAMS else problem
 
 
@@ -487,12 +493,13 @@ def task_listed(history: History) -> Iterator[Verdict]:
     gets = [*_about("tasks/get")(history)]
     for connection in history:
         for chain in pages(connection, "tasks/list") if _offers(connection, "tasks.list") else ():
-            # A list of several pages is not judged: tasks may go between two pages, and move the places of the others.
+            # A list of several pages is not judged: if a task is deleted between two pages, the tasks after it move up,
+            # and one of those may be on neither page.
             if len(chain) > 1 or (chain[0].result or {}).get("nextCursor") is not None:
                 continue
             listed, last = set(named(chain, "tasks", "taskId")), chain[0].answers[0]
             for _, other, asked, task in gets:
-                # The task must have existed before the list was read, and after.
+                # The task must have existed before the list was read, and afterwards.
                 there = other is connection and asked.result is not None and _after(connection, asked, last)
                 if there and _after(connection, chain[0], task.made):
                     yield judged(task.id in listed, last, f"the task {task.id!r} can be fetched, but is not listed")
@@ -501,11 +508,11 @@ def task_listed(history: History) -> Iterator[Verdict]:
 @stated_rule(moves=RUN)
 @each(_tasks)
 def task_progress_ends(_: Event, connection: Connection, task: _Task) -> Opinion:
-    # Over HTTP, progress and the response that shows the end come on different streams, and may pass each other.
+    # Over HTTP, progress and the response that shows the end come on different streams, and may overtake each other.
     if task.ended is None or not is_ordered(connection) or meta.PROGRESS_TOKEN not in task.asked.meta:
         return UNDECIDED
     late = first_after(connection, task.ended[0], task.asked.progress)
-    return held(task.ended[0]) if late is None else broken(late, "progress of a task after it has ended")
+    return held(task.ended[0]) if late is None else broken(late, "progress was reported for a task after its end")
 
 
 @stated_rule(
@@ -517,9 +524,9 @@ def task_progress_token(history: History) -> Iterator[Verdict]:
         token = task.asked.meta.get(meta.PROGRESS_TOKEN)
         for event in notifications(connection, "server", "notifications/progress"):
             params = params_of(event)
-            # Where the token is wrong, only the related task still tells to which task the progress belongs.
+            # If the token is wrong, only the related task in `_meta` still tells which task the progress belongs to.
             if _related(params) == task.id:
                 problem = f"progress of task {task.id!r} has the token {params.get('progressToken')!r}, not {token!r}"
                 yield judged(params.get("progressToken") == token, event, problem)
-        # Progress that names no task was found by its token, which is then right by itself.
+        # Progress that names no related task was found by its token, so the token is right.
         yield from (held(event) for event in task.asked.progress if _related(params_of(event)) is None)

@@ -59,11 +59,11 @@ def tool_input_schema_valid(_: Event, tool: dict[str, Any]) -> Opinion:
 @each(_schemas)
 def schemas_valid(_: Event, what: str, schema: dict[str, Any]) -> Opinion:
     """Check that a schema is valid according to the meta-schema of its dialect."""
-    import jsonschema_rs  # loaded only where schemas are checked
+    import jsonschema_rs  # `jsonschema_rs` is loaded only if schemas are checked
 
     dialect = schema.get("$schema", DIALECTS[0])
-    # Only 2020-12 must be supported (Schema Dialect); a schema in a dialect that isn't supported here may still be
-    # valid.
+    # Only 2020-12 must be supported (Schema Dialect). A schema in a dialect that the validator doesn't support may
+    # still be valid.
     if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
         return UNDECIDED
     try:
@@ -83,7 +83,7 @@ def schemas_in_2020_12(_: Event, what: str, schema: dict[str, Any]) -> Opinion:
     dialect = schema.get("$schema", DIALECTS[0])
     # Version 1 of the TypeScript SDK writes draft 7, which is allowed: 2020-12 is only RECOMMENDED, which is a SHOULD.
     kept = isinstance(dialect, str) and dialect.removesuffix("#") == DIALECTS[0]
-    return None if kept else f"{what} is in {dialect!r:.80}"
+    return None if kept else f"{what} uses the dialect {dialect!r:.80}, not 2020-12"
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -99,16 +99,16 @@ def tool_name_format(_: Event, tool: dict[str, Any]) -> Opinion:
     if not isinstance(name, str):
         return UNDECIDED
     shown = f"{name!r:.140}" if len(name) <= 128 else f"{name[:20]!r}… of {len(name)} characters"
-    return None if _NAME.fullmatch(name) else f"the tool name {shown} is not of that form"
+    return None if _NAME.fullmatch(name) else f"the tool name {shown} is empty, too long, or has a forbidden character"
 
 
 @stated_rule(moves=LISTING)
 def tool_names_unique(history: History) -> Iterator[Verdict]:
     for connection in history:
         for chain in pages(connection, "tools/list"):
-            names = named(chain[:1], "tools", "name")  # `cursors_stable` judges pages that overlap
+            names = named(chain[:1], "tools", "name")  # only the first page: `cursors_stable` judges overlapping pages
             twice = sorted({name for name in names if names.count(name) > 1})
-            yield judged(not twice, chain[0].answers[0], f"two tools are called {', '.join(twice[:3])}")
+            yield judged(not twice, chain[0].answers[0], f"more than one tool is called {', '.join(twice[:3])}")
 
 
 @stated_rule(moves=("list-twice", "list-all", "list-everywhere"))
@@ -120,7 +120,7 @@ def list_order_stable(history: History) -> Iterator[Verdict]:
         before = last.get(cursor)
         # A list that has lost or gained a tool has no old order to keep.
         if before is not None and sorted(before) == sorted(names):
-            yield judged(before == names, answer, "the same tools came in another order before")
+            yield judged(before == names, answer, "the same tools were listed in a different order before")
         last[cursor] = names
 
 
@@ -141,7 +141,8 @@ def header_annotation_valid(_: Event, tool: dict[str, Any]) -> Opinion:
 def _annotations(schema: Any, reachable: bool) -> Iterator[tuple[Any, Any, bool]]:
     """Yield each ``x-mcp-header`` in a schema, the type it annotates, and whether a chain of properties leads to it."""
     for key, inner in object_of(schema).items():
-        # Below other keywords an annotation does not mean a single argument, so Schema Extension makes it invalid.
+        # Below any keyword but `properties`, an annotation doesn't belong to a single argument, so the specification
+        # makes it invalid (Schema Extension).
         chained = reachable and key == "properties"
         for each_schema in objects_of(_subschemas(key, inner)):
             if "x-mcp-header" in each_schema:
@@ -162,13 +163,16 @@ def _annotation_problem(found: list[tuple[Any, Any, bool]]) -> str | None:
     names = [name.lower() for name, _, _ in found if isinstance(name, str)]
     for name, kind, reachable in found:
         if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
-            return f"the x-mcp-header {name!r:.60} is not the name of a header"
+            return f"the x-mcp-header {name!r:.60} is not a valid header name"
         # Header names are case-insensitive, so `Region` and `region` would be one header for two arguments.
         if names.count(name.lower()) > 1:
             return f"the x-mcp-header {name!r:.60} is used more than once"
         # A schema without a type, or with several, may say elsewhere what the argument can be.
         if isinstance(kind, str) and kind not in ("integer", "string", "boolean"):
-            return f"the x-mcp-header {name!r:.60} is on the type {kind!r:.60}"
+            return (
+                f"the x-mcp-header {name!r:.60} is on an argument of the type {kind!r:.60}, which is not integer, "
+                "string or boolean"
+            )
         if not reachable:
             return f"the x-mcp-header {name!r:.60} is on a schema that no chain of properties leads to"
     return None
@@ -184,8 +188,8 @@ def _called(history: History) -> Iterator[tuple[Event, RecordedRequest, dict[str
         definitions.setdefault(str(tool.get("name")), []).append(tool)
     for _, asked, answer in asked_about(history, "tools/call"):
         found = definitions.get(str(asked.params.get("name")), [])
-        # A tool may change during a run, and then it isn't known which definition a call met. If a tool is called as a
-        # task, the first response isn't the tool's result.
+        # A tool may change during a run, and then it isn't known which definition applied to a call. If a tool is
+        # called as a task, the first response isn't the tool's result.
         if found and all(each == found[0] for each in found) and "task" not in asked.params:
             yield answer, asked, found[0]
 
@@ -210,9 +214,10 @@ def _is_final(result: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
 def tool_arguments_validated(_: Event, asked: RecordedRequest, tool: dict[str, Any], problem: str) -> Opinion:
     if _is_conversion(tool["inputSchema"], asked.params.get("arguments", {})):
         return UNDECIDED
-    # `isError` and an error are refusals, and a server may ask for input before it looks at the arguments.
+    # A result with `isError` and a JSON-RPC error are both refusals. A request for input doesn't count, because a
+    # server may ask for input before it looks at the arguments.
     served = _is_final(asked.result) and asked.result.get("isError") is not True
-    return f"{asked.params['name']} was served with invalid arguments: {problem}" if served else None
+    return f"the tool {asked.params['name']} accepted invalid arguments: {problem}" if served else None
 
 
 def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
@@ -220,9 +225,10 @@ def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
 
     The specification requires a check. It does not forbid converting "5" to 5, or dropping an unknown member.
     """
-    import jsonschema_rs  # loaded only where schemas are checked
+    import jsonschema_rs  # `jsonschema_rs` is loaded only if schemas are checked
 
-    # AnyOf and OneOf say only that no branch fits, which for a plain value is mostly a matter of its type.
+    # The errors AnyOf and OneOf say only that the value fits no branch. If the value is neither an object nor an array,
+    # its type is mostly the reason.
     kinds = ("Type", "AnyOf", "OneOf")
     unknown = ("AdditionalProperties", "UnevaluatedProperties")
     errors = jsonschema_rs.validator_for(schema).iter_errors(arguments)
@@ -235,7 +241,7 @@ def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
 @stated_rule(section="server/tools#error-handling", moves=("call-near-valid",))
 @each(_called_wrongly)
 def tool_errors_in_result(_: Event, asked: RecordedRequest, _tool: dict[str, Any], _problem: str) -> Opinion:
-    # In a retry -32602 may be about the state or the answers.
+    # In a retry with a state or answers, -32602 may be about the state or the answers.
     if "requestState" in asked.params or "inputResponses" in asked.params:
         return UNDECIDED
     kept = code_of(asked) != error_codes.INVALID_PARAMS
@@ -273,23 +279,23 @@ def unknown_tool_refused(_: Event, _connection: Connection, asked: RecordedReque
 )
 @each(_called_in_vain)
 def unknown_tool_code(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # A server without tools may rightly say -32601: to it the method is unknown.
+    # A server without tools may rightly respond with -32601, because it doesn't know the method.
     if asked.error is None or not declares(connection.server_capabilities, "tools"):
         return UNDECIDED
     code = code_of(asked)
-    return None if code == error_codes.INVALID_PARAMS else f"an unknown tool was answered with {code}"
+    return None if code == error_codes.INVALID_PARAMS else f"an unknown tool was answered with {code}, not -32602"
 
 
 @stated_rule(moves=("call-in-other-case",))
 @each(_called_in_vain)
 def tool_name_case_sensitive(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     name = str(asked.params.get("name"))
-    # A server may have tools in both spellings, but then this one would be in the list.
+    # A server may have a tool in each spelling, but then the list would contain the called tool as well.
     similar = next((each for each in connection.tools if each.lower() == name.lower()), None)
     if similar is None:
         return UNDECIDED
     served = asked.result is not None and asked.result.get("isError") is not True
-    return f"{name} was taken for {similar}" if served else None
+    return f"the tool name {name} was taken for {similar}" if served else None
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -317,15 +323,16 @@ def structured_content_as_text(_: Event, _connection: Connection, asked: Recorde
         return UNDECIDED
     texts = [each.get("text") for each in objects_of(result.get("content"))]
     kept = any(isinstance(text, str) and _repeats(text, result["structuredContent"]) for text in texts)
-    return None if kept else "no text block has the structured content as JSON: add one, beside the text for people"
+    return None if kept else "no text block contains the structured content as JSON; add one beside the text for people"
 
 
 def _repeats(text: str, structured: Any) -> bool:
     """Return whether a text gives an older client all of the structured content."""
     if _holds(text, structured):
         return True
-    # Until 2025-11-25, a value that is not an object needs an object around it. FastMCP, the Python SDK and our own
-    # server name its only member `result`, and repeat just the value, so nothing is lost.
+    # Up to 2025-11-25, structured content must be an object, so any other value is wrapped in an object. FastMCP, the
+    # Python SDK and our own server name the only member of that object `result`, and repeat just the value as text, so
+    # nothing is lost.
     if isinstance(structured, dict) and [*structured] == ["result"]:
         value = structured["result"]
         return text == value if isinstance(value, str) else _holds(text, value)
@@ -349,4 +356,4 @@ def embedded_resource_capability(_: Event, connection: Connection, asked: Record
     if not kinds:
         return UNDECIDED
     kept = "resource" not in kinds or declares(connection.server_capabilities, "resources")
-    return None if kept else "a tool embeds a resource, but resources is not declared"
+    return None if kept else "a tool result embeds a resource, but the server does not declare resources"

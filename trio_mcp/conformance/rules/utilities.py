@@ -42,7 +42,8 @@ from trio_mcp.types import error_codes, meta
 __all__ = ["LEVELS", "NO_CURSOR"]
 
 NO_CURSOR: Final = "no:such:cursor:"
-"""The prefix of the cursors that the kit makes up; any other may have been issued before the transcript began."""
+"""The prefix of the cursors that the kit makes up; a server may have issued any other cursor before the transcript
+began."""
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, least severe first."""
@@ -71,7 +72,7 @@ def _asked_progress(history: History) -> Iterator[tuple[Event, Connection, Recor
 
 @stated_rule(sentence="Report progress only for tokens that a request gave.", moves=(*PROGRESS, "another-connection"))
 def progress_token_known(history: History) -> Iterator[Verdict]:
-    # Text that can't be parsed as JSON here may be parsed by the server, and contain a token.
+    # The server may be able to parse text that the kit can't parse as JSON, and such text may contain a token.
     unclear = {
         event.connection
         for event in history.events
@@ -83,19 +84,19 @@ def progress_token_known(history: History) -> Iterator[Verdict]:
             kept = any(connection.position(giver) < place for giver in connection.givers(token))
             elsewhere = any(other.givers(token) for other in history if other is not connection)
             more = "; it belongs to another connection" if elsewhere else ""
-            yield judged(kept, event, f"no request gave the token {token!r:.60}{more}")
+            yield judged(kept, event, f"no request on this connection gave the progress token {token!r:.60}{more}")
 
 
 @stated_rule(moves=PROGRESS)
 @each(_progress)
 def progress_token_type(_: Event, _connection: Connection, token: Any) -> Opinion:
-    return None if is_request_id(token) else f"the token {token!r:.60} is neither a string nor an integer"
+    return None if is_request_id(token) else f"the progress token {token!r:.60} is neither a string nor an integer"
 
 
 @stated_rule(moves=PROGRESS)
 @each(_asked_progress)
 def no_progress_after_end(end: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
-    # The token of a task stays valid as long as the task.
+    # If the request created a task, its token stays valid until the task ends.
     if not asked.answers or "task" in (asked.result or {}):
         return UNDECIDED
     late = first_after(connection, end, asked.progress)
@@ -107,8 +108,7 @@ def progress_increases(history: History) -> Iterator[Verdict]:
     for _, connection, asked in _asked_progress(history):
         for one, other in itertools.pairwise(asked.progress):
             before, now = (each.message["params"].get("progress") for each in (one, other))
-            # A missing or malformed number is a fault of form, which `notification_valid` judges; a second report would
-            # add nothing.
+            # `notification_valid` reports a missing or malformed number; a second report would add nothing.
             if _is_number(before) and _is_number(now) and is_in_order(connection, one, other):
                 yield judged(now > before, other, f"progress went from {before} to {now}")
 
@@ -120,7 +120,7 @@ def _is_number(value: Any) -> bool:
 # --- ping -------------------------------------------------------------------------------------------------------------
 
 PROMPTLY: Final = 5.0
-"""Seconds within which a ping must be answered. Chosen: the specification only says "promptly"."""
+"""Seconds within which a ping must be answered (an arbitrary choice: the specification only says "promptly")."""
 
 
 def _pings(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
@@ -130,7 +130,7 @@ def _pings(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
             continue
         mark = asked.overdue if asked.cancelled is None else None
         end = asked.answers[0] if asked.answers else mark
-        # A strict server may refuse parameters of a ping.
+        # A strict server may refuse a ping that has parameters.
         if end is not None and not asked.params.keys() - {"_meta"}:
             yield end, asked
 
@@ -145,7 +145,7 @@ def ping_answered(answer: Event, asked: RecordedRequest) -> Opinion:
     more = sorted(set(asked.result or {}) - {"_meta"})
     seconds = answer.time - asked.event.time
     if more:
-        return f"the result of a ping has {', '.join(more)}"
+        return f"the result of a ping must be empty, but has {', '.join(more)}"
     return f"the ping was answered after {seconds:.1f} seconds" if seconds > PROMPTLY else None
 
 
@@ -173,14 +173,14 @@ def log_level_respected(event: Event, connection: Connection, level: str) -> Opi
     place = connection.position(event)
     sets = [asked for asked in connection.requests if asked.method == "logging/setLevel"]
     before = [asked for asked in sets if connection.position(asked.event) < place]
-    # While a level is being set, the old one may still apply, so nothing is judged.
+    # While a level is being set, the old one may still apply, so log messages that arrive then are not judged.
     settled = [asked for asked in before if asked.answers and connection.position(asked.answers[0]) < place]
     least = before[-1].params.get("level") if before else None
     clear = is_ordered(connection) and len(settled) == len(before) and least in LEVELS
     # A level that was refused was not set, and which level applies then is up to the server.
     if not clear or before[-1].result is None or not all(is_proper(connection, asked) for asked in before):
         return UNDECIDED
-    return None if LEVELS.index(level) >= LEVELS.index(least) else f"the level is {level}, but {least} was set"
+    return None if LEVELS.index(level) >= LEVELS.index(least) else f"the log level is {level}, but {least} was set"
 
 
 @stated_rule(moves=("call-with-logging", "call-tool", "calls-at-once"))
@@ -188,7 +188,8 @@ def log_only_on_request(history: History) -> Iterator[Verdict]:
     for connection in history:
         for event, _, level in _logged([connection]):
             place = connection.position(event)
-            # Over HTTP the stream says which request is meant; elsewhere it may be any that is open.
+            # Over HTTP the stream shows which request a log message belongs to; on other transports the message may
+            # belong to any open request.
             running = [
                 asked
                 for asked in connection.requests
@@ -204,10 +205,11 @@ def log_only_on_request(history: History) -> Iterator[Verdict]:
             allowed = [least for least in levels if least in LEVELS]
             if any(least is not None and least not in LEVELS for least in levels):
                 continue  # the specification does not say what an unknown level means
-            # Any of the open requests will do: on one link a log message does not say to which of them it belongs.
+            # One open request that asked for the level is enough: on a shared connection a log message doesn't say
+            # which request it belongs to.
             kept = any(LEVELS.index(level) >= LEVELS.index(least) for least in allowed)
-            asked_for = f"only {', '.join(allowed)} was asked for" if allowed else "no open request asked for any"
-            yield judged(kept, event, f"the level is {level}, but {asked_for}")
+            asked_for = f"only {', '.join(allowed)} was asked for" if allowed else "no open request asked for logs"
+            yield judged(kept, event, f"the log level is {level}, but {asked_for}")
         if not any(_logged([connection])):
             yield from (held(asked.answers[0]) for asked in connection.requests if asked.answers)
 
@@ -240,7 +242,7 @@ def log_level_errors(history: History) -> Iterator[Verdict]:
         level = asked.params.get("level") if legacy else asked.meta.get(meta.LOG_LEVEL) if connection.modern else None
         if isinstance(level, str) and level not in LEVELS:
             kept = code_of(asked) == error_codes.INVALID_PARAMS
-            problem = f"the level {level!r:.60} was answered with {code_or_result(asked)}, not -32602"
+            problem = f"the unknown log level {level!r:.60} was answered with {code_or_result(asked)}, not -32602"
             yield judged(kept, asked.answers[0], problem)
 
 
@@ -258,7 +260,7 @@ def completion_at_most_100(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests("completion/complete"):
         values = object_of((asked.result or {}).get("completion")).get("values")
         if isinstance(values, list):
-            yield judged(len(values) <= 100, asked.answers[0], f"the completion has {len(values)} values")
+            yield judged(len(values) <= 100, asked.answers[0], f"the completion has {len(values)} values, over 100")
 
 
 @stated_rule(
@@ -269,7 +271,7 @@ def completion_at_most_100(history: History) -> Iterator[Verdict]:
 def completion_errors(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     code, shown = code_of(asked), code_or_result(asked)
     if not declares(connection.server_capabilities, "completions"):
-        problem = f"completion isn't offered, but was answered with {shown}, not -32601"
+        problem = f"the server does not offer completion, but responded with {shown}, not -32601"
         return None if code == error_codes.METHOD_NOT_FOUND else problem
     ref = object_of(asked.params.get("ref"))
     name = ref.get("name") if ref.get("type") == "ref/prompt" else None
@@ -287,7 +289,8 @@ def _made_up_cursors(history: History) -> Iterator[tuple[Event, RecordedRequest]
     given = {(asked.method, repr((asked.result or {}).get("nextCursor"))) for _, asked in history.requests(*LISTS)}
     for answer, _, asked in about(*LISTS)(history):
         cursor = asked.params.get("cursor")
-        # A server may make its cursors from what a client sent, and then a made-up cursor was given after all.
+        # A server may build its cursors from what a client sent, so it may have issued a cursor that starts like the
+        # kit's; such a cursor is left out.
         if str(cursor).startswith(NO_CURSOR) and (asked.method, repr(cursor)) not in given:
             yield answer, asked
 
@@ -299,7 +302,7 @@ def bad_cursor_refused(_: Event, asked: RecordedRequest) -> Opinion:
     # A server that lacks the method refuses the request for that reason, whatever the cursor.
     if code == error_codes.METHOD_NOT_FOUND:
         return UNDECIDED
-    problem = f"the cursor {asked.params['cursor']!r:.60} was answered with {code_or_result(asked)}, not -32602"
+    problem = f"the unknown cursor {asked.params['cursor']!r:.60} was answered with {code_or_result(asked)}, not -32602"
     return None if code == error_codes.INVALID_PARAMS else problem
 
 
@@ -319,7 +322,7 @@ def cursors_stable(history: History) -> Iterator[Verdict]:
                     names = set(named([page], field, key))
                     if page is not chain[0]:
                         twice = sorted(seen & names)
-                        yield judged(not twice, page.answers[0], f"{', '.join(twice[:3])} came on an earlier page, too")
+                        yield judged(not twice, page.answers[0], f"{', '.join(twice[:3])} also came on an earlier page")
                     seen |= names
 
 

@@ -25,8 +25,8 @@ __all__ = ["PATH", "HttpServing"]
 
 PATH: Final = "/mcp"
 RETRY: Final = 0.01
-"""Seconds after which a client is asked to resume a stream that was cut (chosen: short, so that no example waits
-long)."""
+"""Seconds after which a client is asked to resume a stream that was cut (an arbitrary choice, so short that no
+example waits long)."""
 QUIET_TURNS: Final = ("plain", "error", "extra", "gone")
 """The ways of responding (``Script.turns``) that send a single message, which a response in JSON can carry."""
 
@@ -77,7 +77,7 @@ class HttpServing:
                     await self._respond(wire, *request)
                     if not wire.next_cycle():
                         return
-            # The client has left, or has sent far too much.
+            # The client has left, or has sent more than the kit reads.
             except (*GONE, TooMuch):
                 return
             except h11.RemoteProtocolError as exc:
@@ -89,7 +89,7 @@ class HttpServing:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method, path = request.method.decode("ascii"), request.target.decode("latin-1")
         if self._guard is not None and self._guard.check(Headers(request.headers)) is not None:
-            # The request is not noted: it comes from a web page, and rules would judge it as the client's.
+            # The request is not recorded: it comes from a web page, and rules would judge it as the client's.
             await wire.send(h11.Response(status_code=403, headers=[("content-length", "0")]), h11.EndOfMessage())
             return
         # A query is ignored: it does not make the path a different endpoint.
@@ -106,8 +106,8 @@ class HttpServing:
         self._exchanges += 1
         exchange = self._exchanges
         message, is_json = _parsed(body)
-        # The session is looked up before the request is noted: if the request opens it, its opening comes first on the
-        # tape.
+        # The session is looked up before the request is recorded: if the request opens the session, the opening must
+        # come first on the tape.
         session = self._session_of(headers, message)
         number = session.number if session is not None else self._newest
         self._tape.note(
@@ -125,14 +125,15 @@ class HttpServing:
             self._tape.note("text", "client", connection=number, exchange=exchange, text=body)
         place = _Place(self._tape, wire, number, exchange)
         if session is None:
-            # A request without an id belongs to no session; one with an unknown id belongs to a session that has ended.
+            # A request without a session id belongs to no session; a request with an unknown id belongs to a session
+            # that has ended.
             await place.plain(404 if "mcp-session-id" in headers else 400)
         elif method == "POST":
             await self._post(place, session, message, is_json)
         elif method == "GET" and not self._script.modern:
             await self._get(place, session, headers)
-        # A session without an id can't be ended. A client must accept 405 in that case (2025-11-25, Session
-        # Management).
+        # A session without an id can't be ended, so the response to DELETE is 405, which a client must accept
+        # (2025-11-25, Session Management).
         elif method == "DELETE" and session.id:
             del self._sessions[session.id]
             await place.plain(200)
@@ -171,11 +172,11 @@ class HttpServing:
         if not is_json:
             await place.plain(400)
         elif not is_request(message):
-            # The message is handled before the response is sent, so that its effect, especially a cancellation, is
-            # there when the client reads the 202.
+            # The message is handled before the response is sent, so that its effect, especially a cancellation, has
+            # occurred when the client reads the 202.
             await session.server.take(message, place.refuse)
             await place.plain(202)
-        # Where the server gives no session, none can be lost: the turn `gone` is then a plain one.
+        # If the server assigns no session id, no session can be lost, so the turn `gone` is then like `plain`.
         elif (turn := session.server.next_turn(message)) == "gone" and session.id:
             del self._sessions[session.id]
             await place.plain(404)
@@ -186,27 +187,29 @@ class HttpServing:
             given = session.id if message["method"] == "initialize" else ""
             await place.streamed(lambda send: session.server.take(message, send, turn), given)
         else:
-            # The messages are collected first: a response in JSON has a length, and a single message.
+            # The messages are collected first, because a response in JSON declares its length, and consists of a single
+            # message.
             answers = await _answers(session, message, turn)
             await place.json(answers, session.id if message["method"] == "initialize" else "")
 
     async def _cut(self, place: _Place, session: _Session, message: Any) -> None:
         self._events += 1
         event_id = f"event-{self._events}"
-        # The result is ready before the stream ends, so that a client that resumes at once does not come too early.
+        # The result is ready before the stream ends, so that even a client that resumes the stream at once gets the
+        # result.
         session.owed[event_id] = await _answers(session, message)
         await place.stream_head()
         place.note("text", text=b"", event_id=event_id, retry=RETRY)
         # The event has an id and no data: after such an event, a server may end a stream that the client then resumes
         # (2025-11-25, Sending Messages to the Server).
         await place.wire.send(h11.Data(data=encode_priming_event(event_id, RETRY)))
-        # The stream ends in an orderly way: the server chose to end it, and a client must not treat its request as
-        # lost.
+        # The stream ends in an orderly way, because the server chose to end it, and a client must not treat its request
+        # as lost.
         await place.end()
 
     async def _get(self, place: _Place, session: _Session, headers: Mapping[str, str]) -> None:
-        # The messages are removed, as each must come on one stream only: a second GET with the same id finds nothing
-        # due.
+        # The messages are removed, because each must come on one stream only; a second GET with the same id must find
+        # no messages.
         owed = session.owed.pop(headers.get("last-event-id", ""), None)
         # Only a GET for the session's own stream may be refused; a stream that was cut can always be resumed by a GET.
         if owed is None and not self._script.listens:
@@ -246,7 +249,7 @@ class _Place:
         await self.wire.send(h11.EndOfMessage())
 
     async def refuse(self, message: Any) -> None:
-        """Send nothing: only a request has a response."""
+        """Send nothing, because what the client sent was not a request."""
         await trio.lowlevel.checkpoint()
 
     async def plain(self, status: int) -> None:
@@ -255,7 +258,7 @@ class _Place:
         await self.end()
 
     async def json(self, answers: list[Any], session_id: str) -> None:
-        """Respond with the first of the messages, in JSON; with an empty body if there are none."""
+        """Respond with the first of the messages, in JSON, or with an empty body if there are no messages."""
         body = json.dumps(answers[0]).encode() if answers else b""
         headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
         await self._head(200, headers, session_id)
@@ -292,12 +295,12 @@ class _Place:
                 await produce(send)
             except GONE:
                 left = True
-            # The other task is still reading, and would wait for a client that has no reason to send anything or to
-            # leave.
+            # The task that watches the client is still reading, and would wait for a client that has no reason to send
+            # anything or to leave.
             nursery.cancel_scope.cancel()
         if left:
             self.note("end", "client", cut=True, by="client")
-            # This tells `serve` not to wait for another request on a connection that is closed.
+            # The exception tells `serve` not to wait for another request on a connection that is closed.
             raise trio.BrokenResourceError("the client has left")
         await self.end()
 
@@ -316,7 +319,7 @@ async def _answers(session: _Session, message: Any, turn: str = "plain") -> list
 def _parsed(body: bytes) -> tuple[Any, bool]:
     try:
         return json.loads(body), True
-    # A body that is not UTF-8 raises this, too. The server just responds with 400; the rules find the client's
+    # A body that is not UTF-8 raises a ValueError, too. The server just responds with 400; the rules find the client's
     # mistakes.
     except ValueError:
         return None, False

@@ -13,7 +13,8 @@ from trio_mcp.conformance.transcript.tape import Tape
 __all__ = ["serve_lines"]
 
 MAX_LINE: Final = 16 * 1024 * 1024
-"""The most bytes in a line (arbitrary): a client that writes more without a newline is cut off."""
+"""The maximum length of a line, in bytes (an arbitrary choice): a client that writes more without a newline is cut
+off."""
 
 
 async def serve_lines(
@@ -24,7 +25,7 @@ async def serve_lines(
     turn = trio.Lock()
 
     async def send(message: Any) -> None:
-        # The lock keeps messages whole, and in the order in which they are noted.
+        # The lock keeps messages whole, and sends them in the order in which they are recorded.
         async with turn:
             tape.note("message", "server", connection=number, message=message)
             await stream.send_all(json.dumps(message).encode() + b"\n")

@@ -75,7 +75,7 @@ SCHEMAS: Final[tuple[dict[str, Any], ...]] = (
 )
 BASE: Final = "https://base.invalid"
 """A placeholder for the server's URL, until the URL is known."""
-# A client must not load this schema's reference by itself.
+# A client must not automatically load the schema that this one refers to.
 REMOTE: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"$ref": f"{BASE}/schema.json"}},
@@ -86,8 +86,8 @@ UNCALLABLE: Final[dict[str, Any]] = {
     "properties": {"a": {"type": "array", "items": {"type": "integer", "x-mcp-header": "A"}}},
 }
 URIS: Final = ("file:///a.txt", "https://example.com/b?c=d#e", "x-y:z", "file:///with%20space")
-# This is a tuple, not a set, in which the order of strings differs between processes: the same seed must give the same
-# scripts in each.
+# This is a tuple, because the order of strings in a set differs between processes, and the same seed must give the same
+# scripts in every process.
 DECLARABLE: Final = ("tools", "resources", "prompts", "logging", "completions")
 
 
@@ -96,15 +96,15 @@ class Script:
     """The script of a generated server: what the server declares and lists, and how it responds.
 
     Attributes:
-        revision: The revision that it speaks.
+        revision: The revision that the server speaks.
         answers: The revision in its response to ``initialize``: the script's own, or one that does not exist.
-        declared: The capabilities that it declares.
+        declared: The capabilities that the server declares.
         tools: Its tools, as they are listed.
         resources: Its resources.
         prompts: Its prompts.
         pages: How many items a page of a list has.
         blank: Whether the second page of the list of tools has an empty cursor.
-        turns: How it responds to the requests after the opening, one by one; all further ones get a plain response.
+        turns: How it responds to the requests after the opening, one by one; all further requests get a plain response.
         streams: Whether its responses over HTTP are always streams, and not JSON where a single message is enough.
         has_session: Whether it assigns a session id over HTTP, in the legacy era.
         listens: Whether it offers a stream for its own messages over HTTP, in the legacy era.
@@ -125,18 +125,19 @@ class Script:
 
     @property
     def modern(self) -> bool:
-        """Whether the server is one of the modern era."""
+        """Whether the server speaks a revision of the modern era."""
         return self.revision not in LEGACY_REVISIONS
 
     def simpler(self) -> list[Script]:
         """Return scripts that are simpler in one way each, the greatest simplification first."""
         found = [attrs.evolve(self, turns=self.turns[:at] + self.turns[at + 1 :]) for at in range(len(self.turns))]
-        # Halves are tried first: most turns have nothing to do with a fault, and each attempt is a run of the client.
+        # Halves are tried first, because most turns have nothing to do with a fault, and each attempt runs the client
+        # once.
         if len(self.turns) > 2:
             half = len(self.turns) // 2
             found = [attrs.evolve(self, turns=self.turns[:half]), attrs.evolve(self, turns=self.turns[half:]), *found]
-        # A turn can't always be left out, as that would move the later ones to other requests; a plain one keeps their
-        # places.
+        # Leaving out a turn would move the later turns to other requests, which may hide the fault; a plain turn in its
+        # place does not move them.
         found += [
             attrs.evolve(self, turns=(*self.turns[:at], "plain", *self.turns[at + 1 :]))
             for at, turn in enumerate(self.turns)
@@ -147,7 +148,7 @@ class Script:
             if len(items) > 1:
                 found.append(attrs.evolve(self, **{field: items[:1]}))
         plain: dict[str, Any] = {
-            # No list of a script has more than ten items, so all of them fit on one page.
+            # No list of a script has more than ten items, so all its items fit on one page.
             "pages": 10,
             "blank": False,
             "streams": False,
@@ -167,7 +168,8 @@ def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
                 "description": f"The tool {name}.",
                 "inputSchema": schema,
                 **({"outputSchema": schema} if schema is REMOTE else {}),
-                # The server declares no tasks, so the client must call the tool without one, whatever this says.
+                # The server declares no tasks, so the client must call the tool without one, whatever `taskSupport`
+                # says.
                 **({"execution": {"taskSupport": "required"}} if schema is OBJECT and revision == "2025-11-25" else {}),
             }
             for name, schema in zip(names, schemas, strict=False)
@@ -182,7 +184,7 @@ def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
 def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) -> Script:
     """Generate scripts of servers that speak a revision."""
     legacy = revision in LEGACY_REVISIONS
-    # Turns that only this era has are as likely as those that both have.
+    # Taken together, the turns that only this era has are as likely as the turns that both eras have.
     own = sorted(LEGACY_TURNS if legacy else MODERN_TURNS)
     turns = st.sampled_from(sorted(EVERY_TURN)) | st.sampled_from(own)
     uris = draw(st.lists(st.sampled_from(URIS), max_size=3, unique=True))

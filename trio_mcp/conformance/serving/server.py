@@ -17,7 +17,7 @@ from trio_mcp.types import error_codes, meta
 __all__ = ["FOREIGN", "ICON", "MOVED", "ScriptedServer", "Send", "elsewhere"]
 
 Send = Callable[[Any], Awaitable[None]]
-"""Sends a message on the stream that belongs to the request being handled, and notes the message on the tape."""
+"""A function that sends a message on the stream of the request that is being handled, and records it on the tape."""
 
 FORM: Final[dict[str, Any]] = {
     "type": "object",
@@ -25,7 +25,8 @@ FORM: Final[dict[str, Any]] = {
     "required": ["name"],
 }
 LATE: Final = 0.05
-"""Seconds for which a late result waits for another request (chosen: longer than a turn of a client's event loop)."""
+"""Seconds for which a late result waits for another request (an arbitrary choice, longer than one pass of a
+client's event loop)."""
 
 
 def _notice(method: str, **params: Any) -> dict[str, Any]:
@@ -82,7 +83,8 @@ def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tup
 def undeclared(declared: Mapping[str, Any], revision: str, base: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the questions that a client with these capabilities must not be asked."""
     every: dict[str, Any] = {"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}}
-    # A capability that a revision does not have yet is not undeclared but unknown, which other rules are about.
+    # A capability that the revision does not have yet is not undeclared but unknown, and other rules judge unknown
+    # capabilities.
     if revision < "2025-11-25":
         every = {"roots": {}, "sampling": {}, **({"elicitation": {}} if revision >= "2025-06-18" else {})}
     # Allowed questions are recognized by their content: sampling without tools, for example, is the same question
@@ -111,7 +113,7 @@ FOREIGN: Final = "/foreign.png"
 
 def elsewhere(base: str) -> str:
     """Return a URL of the same server that belongs to another origin."""
-    # Origins are compared as text (RFC 6454, section 5), so this is another origin, and needs no second server.
+    # Origins are compared as text (RFC 6454, section 5), so `localhost` is another origin, and needs no second server.
     return base.replace("127.0.0.1", "localhost")
 
 
@@ -143,8 +145,9 @@ class ScriptedServer:
         self._newest = trio.Event()
 
     def next_turn(self, message: Any) -> str:
-        """Return the script's next way of responding; ``plain`` for a message that uses none up, such as a retry."""
-        # A client whose opening fails does nothing more, so no later turn would ever be reached.
+        """Return the script's next way of responding; ``plain`` for a message that uses up no turn, such as a retry."""
+        # The opening always gets a plain response: if it failed, the client would do nothing more, and reach no later
+        # turn.
         if not is_request(message) or message["method"] in ("initialize", "server/discover", "subscriptions/listen"):
             return "plain"
         # A retry is the second half of a request, not a new one.
@@ -160,13 +163,14 @@ class ScriptedServer:
             if (waiting := self._replies.get(id_key(message.get("id")))) is not None:
                 waiting.set()
         elif is_request(message):
-            # Each request has a scope: a cancelled one must end without a response, and leave the others alone.
+            # Each request has its own cancel scope, because a cancelled request must end without a response and leave
+            # the others alone.
             with trio.CancelScope() as scope:
                 self._running[id_key(message["id"])] = scope
                 await self._meet(message, send, turn)
         elif is_notification(message) and message["method"] == "notifications/cancelled":
-            # The scope of a request stays in the table after its response, and then cancelling it does nothing: a
-            # response and a cancellation may cross on their way.
+            # The scope of a request stays in the table after the response, because a response and a cancellation may
+            # cross on their way; cancelling the scope then does nothing.
             running = self._running.get(id_key(member_of(message, "params", "requestId")))
             if running is not None:
                 running.cancel("cancelled by the client")
@@ -174,7 +178,8 @@ class ScriptedServer:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def _meet(self, request: dict[str, Any], send: Send, turn: str) -> None:
-        # Each request releases the results that are `late`, which then come after its own.
+        # Each request releases the earlier results that wait because their turn is `late`, so that they come after the
+        # result of the new request.
         self._newest.set()
         self._newest = trio.Event()
         request_id, params = request["id"], object_of(request.get("params"))
@@ -182,7 +187,7 @@ class ScriptedServer:
             await self._listen(request_id, params, send)
         await self._before(turn, params, send)
         if turn == "error":
-            await send(_error(request_id, error_codes.INTERNAL_ERROR, "the script says so"))
+            await send(_error(request_id, error_codes.INTERNAL_ERROR, "the script asks for this error"))
             return
         response = self._response(request, params, turn)
         await send(response)
@@ -195,10 +200,11 @@ class ScriptedServer:
         """Acknowledge a subscription, announce a change if the client wants that, and leave the subscription open."""
         wanted = member_of(params, "notifications", "toolsListChanged")
         offered = {"toolsListChanged": True} if wanted and "tools" in self.script.declared else {}
-        # One connection may carry several subscriptions, which the client distinguishes by this id
+        # One connection may carry several subscriptions, which the client distinguishes by their ids
         # (basic/patterns/subscriptions).
         fields = {meta.SUBSCRIPTION_ID: request_id}
-        # The acknowledgement comes first: the client must know what it will be told before it is told anything.
+        # The acknowledgement comes first: the client must know which notifications it will get before the first one
+        # comes.
         await send(_notice("notifications/subscriptions/acknowledged", notifications=offered, _meta=fields))
         if offered:
             await send(_notice("notifications/tools/list_changed", _meta=fields))
@@ -248,12 +254,12 @@ class ScriptedServer:
         # The question is registered before it is sent: the reply may come while this task is still sending.
         replied = self._replies[id_key(request_id)] = trio.Event()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
-        # A model is slow, so this is where a client may report progress, if it has a token for it.
+        # A model is slow, so the question has a progress token, with which the client may report progress.
         if method == "sampling/createMessage":
             params = {**(params or {}), "_meta": {meta.PROGRESS_TOKEN: request_id}}
         await send({**message, "params": params} if params else message)
-        # Nothing waits for the reply: the client should not reply any more, and one whose reply is on its way breaks no
-        # rule.
+        # Nothing waits for the reply: the client should not reply any more, and a reply that is already on its way
+        # breaks no rule.
         if withdrawn:
             await send(_notice("notifications/cancelled", requestId=request_id, reason="not needed any more"))
             return
@@ -277,7 +283,7 @@ class ScriptedServer:
         if (
             self.script.modern
             and turn in ("input", "state", "undeclared")
-            # Only the results of these three may ask for input (basic/patterns/mrtr#supported-requests).
+            # Only the results of these three methods may ask for input (basic/patterns/mrtr#supported-requests).
             and method in ("tools/call", "prompts/get", "resources/read")
         ):
             return _result(request["id"], self._input_required(params, turn))
@@ -312,7 +318,8 @@ class ScriptedServer:
         """Return the content of a result, or a message that says what is wrong with the request."""
         script = self.script
         opens = {True: ("server/discover",), False: ("initialize", "ping", "logging/setLevel")}
-        # Clients that support both eras recognize an old server by this error, so it must be the right one.
+        # Clients that support both eras recognize the server's era by the error for an unknown method, so the server
+        # must send exactly that error.
         if method in ("initialize", "server/discover", "ping") and method not in opens[script.modern]:
             return "unknown method"
         match method:
@@ -345,15 +352,16 @@ class ScriptedServer:
     def _page(self, method: str, cursor: Any) -> dict[str, Any] | str:
         field, _ = LISTS[method]
         items: Sequence[Any] = getattr(self.script, field, ())
-        # A client could not make up a cursor like this, or parse it, by accident.
+        # A client could not make up a cursor like these, or parse it, by accident.
         places = {at: f"{field}→{at}" for at in range(0, len(items), self.script.pages)}
         if self.script.blank and field == "tools":
-            # An empty cursor is valid, too: clients that test `if cursor:` stop here and miss the rest of the list.
+            # An empty cursor is valid, too: clients that test `if cursor:` stop at an empty cursor, and miss the
+            # remaining pages.
             places[self.script.pages] = ""
         starts = {cursor: at for at, cursor in places.items()}
         # A request without a cursor asks for the beginning. A cursor that was never given out gets the error that the
-        # specification requires (server/utilities/pagination#error-handling), which shows that a client makes up its
-        # own.
+        # specification requires (server/utilities/pagination#error-handling), which shows that a client makes up
+        # cursors.
         if cursor is not None and cursor not in starts:
             return "unknown cursor"
         start = starts.get(cursor, 0)

@@ -42,7 +42,7 @@ PLACE = re.compile(r"(?P<revisions>20[\d -]+) (?P<section>\S+) (?P<hash>[0-9a-f]
 
 @attrs.frozen
 class Location:
-    """Where a statement is written, and the hash of the sentence there.
+    """The place where a statement is written, and the hash of the sentence in that place.
 
     Attributes:
         revision: The revision.
@@ -68,14 +68,14 @@ class Statement:
     """A demand of the specification, made in one or more places.
 
     Attributes:
-        text: What it asks, in our words.
+        text: The demand, in our words.
         keyword: The word that says how binding it is.
         binds: The side that is bound.
         places: Where it is written.
         rules: The ids of the rules that check it.
-        reason: Why no rule checks it: a key of `NOT_OBSERVABLE`, or `AUTHORIZATION`; empty if it can be observed.
-        owns: The rules that other statements name as well, but that take their sentence from this one.
-        since: The first revision of the legacy era that makes the demand; empty if all of them do.
+        reason: Why no rule checks it: a key of `NOT_OBSERVABLE`, or `AUTHORIZATION`; empty if a peer can observe it.
+        owns: The rules that other statements name as well, but that take their sentence from this statement.
+        since: The first revision of the legacy era that makes the demand; empty if all legacy revisions make it.
     """
 
     text: str
@@ -111,7 +111,7 @@ def _read(text: str, name: str) -> Iterator[Statement]:
     """Read a table of statements: each has its text, then its keyword, side and rules, then its places.
 
     A star after a rule marks the statement that the rule takes its sentence from, if several statements name the rule.
-    ``since`` names the first revision that makes the demand, if that is not the oldest.
+    ``since`` names the first revision that makes the demand, if it is not the oldest revision.
     """
     for row in text.strip().split("\n\n"):
         words, title, *where = row.splitlines()

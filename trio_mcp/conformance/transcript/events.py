@@ -30,6 +30,7 @@ MARKS = {
     "overdue": "no response to the request with this `id` came within `seconds`; `by` is who asked, if not the client",
     "quiet": "nothing more came for `seconds`, though nothing prevented it",
     "begin": "an example begins here; what came before is its prologue",
+    "again": "the kit repeats a request from here on, to see whether an overdue response was lost",
     "alive": "a probe of the kit got its response after `seconds`",
     "dead": "a probe of the kit got no response within `seconds`",
     "unsent": "the kit could not send something: `reason`",

@@ -37,10 +37,10 @@ FORMAT: Final = "trio-mcp"
 
 VERSION: Final = 1
 MAX_FILE = 256 * 1024 * 1024
-"""The largest file that can be read, in bytes. Chosen: enough for hours of a busy session, and small enough to fit into
-memory as events."""
+"""The largest file that can be read, in bytes (an arbitrary choice: enough for hours of a busy session, and small
+enough to fit into memory as events)."""
 MAX_EVENTS = 1_000_000
-"""The most events that a transcript may have. Chosen for the same reasons as ``MAX_FILE``."""
+"""The maximum number of events in a transcript (an arbitrary choice, for the same reasons as ``MAX_FILE``)."""
 
 _KINDS: Final = frozenset(get_args(Kind))
 _SENDERS: Final = frozenset(get_args(Sender))
@@ -128,7 +128,7 @@ def write_transcript(path: str | Path, events: Iterable[Event], **about: Any) ->
 
 
 def read_object(path: str | Path) -> Mapping[str, Any]:
-    """Return the JSON object that a file of the kit consists of, or that is its first line if there are more.
+    """Return the JSON object that is the whole content of a file of the kit, or its first line.
 
     Raises:
         TranscriptError: If the file can't be read, or is not a file of the kit.
@@ -159,15 +159,15 @@ def read_transcript(path: str | Path) -> Transcript:
     if about.pop(FORMAT) != "transcript":
         raise TranscriptError(f"{path}: this is not a transcript")
     if about.pop("version", None) != VERSION:
-        raise TranscriptError(f"{path}: written by another version of trio-mcp; this one reads version {VERSION}")
+        raise TranscriptError(f"{path}: written by a different version of trio-mcp; this one reads version {VERSION}")
     events: list[Event] = []
     # Bytes are split only at line ends; a `str` would also be split at U+2028 and similar characters, which JSON may
     # contain raw.
     for number, line in enumerate(data.splitlines(), 1):
         if number == 1 or not line.strip():
             continue
-        # The limit on bytes is not enough: the shortest lines have some fifty bytes, and an event in memory takes many
-        # times as much.
+        # The limit on bytes alone is not enough: the shortest lines have some fifty bytes, and an event in memory takes
+        # many times as much.
         if len(events) == MAX_EVENTS:
             raise TranscriptError(f"{path}: more than {MAX_EVENTS} events")
         try:
@@ -180,8 +180,8 @@ def read_transcript(path: str | Path) -> Transcript:
 def _content(path: str | Path) -> bytes:
     try:
         with open(path, "rb") as file:
-            # Reading one byte more than the limit shows whether the file is too large. Its size would not do: a pipe
-            # has none.
+            # Reading one byte more than the limit shows whether the file is too large. Asking the system for the size
+            # would not be enough: a pipe has no size.
             data = file.read(MAX_FILE + 1)
     except OSError as exc:
         raise TranscriptError(f"can't read {path}: {exc.strerror}") from None
@@ -193,7 +193,7 @@ def _content(path: str | Path) -> bytes:
 def _first(path: str | Path, data: bytes) -> Mapping[str, Any]:
     line = data.partition(b"\n")[0]
     try:
-        # A plan is one object over many lines.
+        # A plan is one object that spans many lines, so the first line alone is not JSON.
         found = _object(data if line.strip() == b"{" else line)
     except ValueError:
         found = {}
@@ -223,8 +223,8 @@ def as_line(event: Event) -> dict[str, Any]:
         line["connection"] = event.connection
     if event.exchange is not None:
         line["exchange"] = event.exchange
-    # This depends on the kind, not on the value: null is a malformed message, but a message, and has to be read back as
-    # one.
+    # Whether the line has a `message` depends on the kind, not on the value: null is a malformed message, but it is a
+    # message, and has to be read back as a message.
     if event.kind == "message":
         line["message"] = event.message
     if event.text is not None:
@@ -258,8 +258,8 @@ _MEMBERS: Final[_Types] = {
     "time": ("a number of seconds", lambda value: type(value) in (int, float) and math.isfinite(value)),
     "sender": (f"one of {', '.join(sorted(_SENDERS))}", lambda value: isinstance(value, str) and value in _SENDERS),
     "kind": (f"one of {', '.join(sorted(_KINDS))}", lambda value: isinstance(value, str) and value in _KINDS),
-    "connection": ("a number from 0", _is_count),
-    "exchange": ("a number from 0", _is_count),
+    "connection": ("an integer from 0 up", _is_count),
+    "exchange": ("an integer from 0 up", _is_count),
     "message": ("a JSON value", lambda value: True),
     "text": ("a string", _is_text),
     "base64": ("a string", _is_text),
@@ -286,7 +286,8 @@ def _as_event(line: dict[str, Any]) -> Event:
             raise ValueError(f"{name!r} must be {wanted}")
     facts = line.get("facts", {})
     for name, (wanted, fits) in _FACTS.get(line["kind"], {}).items():
-        # Headers may be missing.
+        # A missing fact is checked as if it were an empty list, which is valid only for headers. So only headers may be
+        # missing.
         if not fits(facts.get(name, [])):
             raise ValueError(f"the fact {name!r} must be {wanted}")
     return Event(

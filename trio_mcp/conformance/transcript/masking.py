@@ -18,8 +18,8 @@ from trio_mcp.conformance.transcript.events import Event
 __all__ = ["Masker"]
 
 MAX_DEPTH = 200
-"""The depth to which masking looks into a value; anything deeper is masked whole. Chosen: Python's recursion limit is
-near 1000."""
+"""The depth to which masking looks into a value; a value at a greater depth is masked whole (an arbitrary choice, far
+below Python's recursion limit)."""
 MAX_SESSIONS = 10_000
 """How many session ids a masker remembers."""
 
@@ -29,7 +29,7 @@ class _As(Enum):
 
     TEXT = "text"  # mask only what looks like a secret
     SECRET = "secret"
-    CREDENTIALS = "credentials"  # of HTTP: mask all but the scheme
+    CREDENTIALS = "credentials"  # HTTP credentials: mask all but the scheme
     SESSION = "session"
 
 
@@ -51,7 +51,7 @@ _DESCRIBES: Final = _SCHEMAS | {
 
 @attrs.frozen
 class _Where:
-    """The place of a value: the name of its member, that of the member around it, and its depth."""
+    """The place of a value: the name of its member, the name of the enclosing member, and its depth."""
 
     name: str = ""
     around: str = ""
@@ -93,7 +93,7 @@ class Masker:
         if name is None:
             self._numbered += 1
             name = self._sessions[identifier] = f"session-{self._numbered}"
-            # Only in a trace that runs for days is an id forgotten: if it came again, it would get another number.
+            # An id is forgotten only in a trace that runs for days. If that id came again, it would get a new number.
             if len(self._sessions) > MAX_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
         return name
@@ -114,21 +114,22 @@ class Masker:
             case dict():
                 return self._object(value, how, where)
             case list() | tuple():
-                # The copy has the same type, so that a value that has not changed stays equal.
+                # The copy has the same type, so that a value in which nothing was masked stays equal.
                 return type(value)(self._items(value, how, where))
-            # Neither can be a secret, and the last case would treat true as a number and return False.
+            # Neither None nor a bool can be a secret, and the last case would treat true as a number and return False.
             case None | bool():
                 return value
             case str():
                 return self._text(value, how)
             case _:
-                return value if how is _As.TEXT else type(value)(0)  # a number stays a number of its type
+                return value if how is _As.TEXT else type(value)(0)  # a masked number is a 0 of the same type
 
     def _object(self, value: dict[Any, Any], how: _As, where: _Where) -> dict[Any, Any]:
         schema = how is not _As.TEXT and _is_schema(value, where)
-        # In a pair of members, one has the name, and the other the value.
+        # A secret may be given by a pair of members, one with its name and the other with its value; the name then
+        # decides how the value is masked.
         names = {LABELS[label]: value[label] for label in LABELS if isinstance(value.get(label), str)}
-        if value.get("kind") == "Secret":  # of Kubernetes
+        if value.get("kind") == "Secret":  # this is a manifest of a Kubernetes Secret
             names |= dict.fromkeys(("data", "stringData"), "secret")
         masked = {}
         for key, each in value.items():
@@ -147,14 +148,15 @@ class Masker:
             name, value = item
             masked = self._masked(value, _as(str(name), value, Place.WIRE), where.below(str(name)))
             return [name, masked] if isinstance(item, list) else (name, masked)
-        # A list adds no name, but one level of depth.
+        # An item of a list has no name of its own, but is one level deeper than the list.
         return self._masked(item, how, _Where(where.name, where.around, where.depth + 1))
 
     def _text(self, value: str, how: _As) -> str:
         match how:
             case _As.TEXT:
                 return mask_text(value)
-            # Each session has its own name: with one mask for all, a request with the wrong session would look right.
+            # Each session gets its own name: with one mask for all sessions, a request with the wrong session would
+            # look right.
             case _As.SESSION if value:
                 return self._session(value)
             # The scheme is not a secret, and a wrong one is a fault that the transcript should show (RFC 9110, section
@@ -167,7 +169,7 @@ class Masker:
 
 def _as(name: str, value: Any, place: Place = Place.FIELD) -> _As:
     if not is_secret(name, place) or (isinstance(value, (int, float)) and name.lower().endswith("tokens")):
-        return _As.TEXT  # a number under such a name is a count of tokens
+        return _As.TEXT  # a number whose name ends in `tokens` is a count of tokens
     if name.lower().endswith("authorization"):
         return _As.CREDENTIALS
     return _As.SESSION if names_session(name) else _As.SECRET

@@ -49,14 +49,15 @@ class Tape:
         now = trio.current_time() - self._began
         event = Event(kind, sender, connection, exchange, now, message, text, facts)
         self.events.append(event)
-        # The conditions are checked in the waiting tasks, not here, so what a condition raises is raised there.
+        # The waiting tasks check their conditions themselves, so an exception from a condition is raised in the task
+        # that waits for it.
         self._news.unpark_all()
         return event
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait until a condition is true, checked after each event; return False if the timeout passes first.
 
-        No event is lost if this is cancelled.
+        A cancelled call loses no event.
         """
         with trio.move_on_after(timeout):
             # The condition is checked first: it may be true already, and no further event may come.

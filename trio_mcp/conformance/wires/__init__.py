@@ -1,1 +1,1 @@
-"""Raw connections to a target: they send what no library would, and see everything that arrives."""
+"""Raw connections to a target, which send what no library would send, and record everything that arrives."""

@@ -1,4 +1,4 @@
-"""Server-sent events as they were sent, including what `trio_mcp.http.sse` leaves out because no client needs it."""
+"""Splits event streams into events as they were sent, with details that `trio_mcp.http.sse` leaves out as unneeded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class EventSplitter:
         # The limit is for the whole event, not for each line: endless short `data` lines would fill the memory as well.
         if self._size > LONGEST:
             raise TooMuch(f"an event has more than {LONGEST} bytes")
-        # Without this, a long line that comes in many chunks would be copied whole for each of them, in quadratic time.
+        # Without this check, a long line that comes in many chunks would be copied whole for each chunk, in quadratic
+        # time.
         if b"\n" not in chunk and b"\r" not in chunk:
             return
         # A CR at the end waits for its LF, which may be in the next chunk: CRLF ends one line, not two.
@@ -49,25 +50,25 @@ class EventSplitter:
                 self._take(line)
                 continue
             # A browser does not dispatch an event without data, but does apply its id and its `retry` (HTML,
-            # Interpreting an event stream). A priming event has only these, and without them its stream could not be
-            # resumed.
+            # Interpreting an event stream). A priming event has only an id and a `retry`; without these, its stream
+            # could not be resumed.
             if self._data or self._facts:
                 yield b"\n".join(self._data), self._facts
             self._data, self._facts, self._size = [], {}, len(self._rest)
 
     def _take(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
-        # Only one space is part of the syntax (same section): an id may begin with a second one, and must be sent back
-        # with it.
+        # Only one space is part of the syntax (HTML, Interpreting an event stream): an id may begin with a second
+        # space, and must be sent back with that space.
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-        # The standard says to ignore an id with NUL, which could not be sent back in a `Last-Event-ID` header.
+        # The HTML standard says to ignore an id with NUL, which could not be sent back in a `Last-Event-ID` header.
         elif name == b"id" and b"\0" not in value:
             self._facts["event_id"] = value.decode(errors="replace")
         elif name == b"event":
             self._facts["event"] = value.decode(errors="replace")
-        # Nine digits of milliseconds are eleven days. Longer numbers are ignored, as `int` refuses those with thousands
-        # of digits.
+        # Nine digits of milliseconds are eleven days. Longer numbers are ignored, because `int` refuses numbers with
+        # thousands of digits.
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self._facts["retry"] = int(value) / 1000

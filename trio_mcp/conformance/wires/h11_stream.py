@@ -1,4 +1,4 @@
-"""HTTP/1.1 over a Trio stream, through h11: the kit has no other loop that reads HTTP/1.1."""
+"""Reads and writes HTTP/1.1 over a Trio stream, through h11: the kit has no other loop that reads HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trio_mcp.lines import CHUNK
 __all__ = ["GONE", "H11Stream", "response_reader"]
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
-"""The exceptions that a stream raises once either side has ended the connection."""
+"""The exceptions that a stream raises after either side has ended the connection."""
 
 HEAD_SIZE: Final = 256 * 1024
-"""The most bytes that the head of a response may have (arbitrary)."""
+"""The maximum size of the head of a response, in bytes (an arbitrary choice)."""
 
 
 class H11Stream:
@@ -63,7 +63,7 @@ class H11Stream:
             h11.RemoteProtocolError: If the peer breaks HTTP, or ends the connection in the middle of a message.
         """
         while (event := self._h11.next_event()) is h11.NEED_DATA:
-            # A client may wait for this before it sends the body, as curl does for a second.
+            # A client may wait for status 100 before it sends the body, as curl does for a second.
             if self._h11.they_are_waiting_for_100_continue:
                 await self.send(h11.InformationalResponse(status_code=100, headers=[]))
             await self._receive()
@@ -88,7 +88,7 @@ class H11Stream:
         return request, bytes(body)
 
     def next_cycle(self) -> bool:
-        """Prepare for the next exchange; return whether the connection is kept open for one."""
+        """Prepare for the next exchange; return whether the connection is kept open for a further exchange."""
         if not self.is_done:
             return False
         self._h11.start_next_cycle()
@@ -103,7 +103,7 @@ class H11Stream:
         fields = [("Content-Type", "text/plain"), ("Content-Length", str(len(text))), ("Connection", "close")]
         with contextlib.suppress(h11.LocalProtocolError):
             await self.send(h11.Response(status_code=status, headers=fields))
-            # In response to HEAD, which has no body, h11 refuses this.
+            # h11 refuses to send a body in response to HEAD, which has none.
             await self.send(h11.Data(data=text.encode()))
 
     async def until_left(self) -> None:
@@ -118,8 +118,8 @@ class H11Stream:
         if self._count is not None:
             self._count(len(data))
         self.has_ended = not data
-        # Empty bytes tell h11 that the connection has ended: between two messages that is an event, within one an
-        # error.
+        # Empty bytes tell h11 that the connection has ended: between two messages, the end is an event; within a
+        # message, it is an error.
         self._h11.receive_data(data)
 
 

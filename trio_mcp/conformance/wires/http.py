@@ -49,14 +49,15 @@ Connect = Callable[[], Awaitable[trio.abc.Stream]]
 """A function that opens a connection to the server."""
 
 REUSED_WITHIN: Final = 1.0
-"""Seconds for which an idle connection may be reused. An arbitrary choice, shorter than servers usually keep theirs."""
+"""Seconds for which an idle connection may be reused. An arbitrary choice, shorter than servers usually keep idle
+connections open."""
 
 HEAD_TIMEOUT: Final = 2.0
 """Seconds to wait for the response to a GET to begin, or for a session to end (arbitrary)."""
 
 RETRY: Final = 1.0
-"""Seconds to wait before resuming a stream that the server has closed (arbitrary). If the server asks for
-another wait, that is limited to five times this one."""
+"""Seconds to wait before resuming a stream that the server has closed (arbitrary). A server may ask for a longer
+wait; the conformance kit waits at most five times this long."""
 
 MOMENT: Final = 0.05
 """Seconds to wait for the first event id of a stream before the stream is broken off (arbitrary)."""
@@ -66,7 +67,7 @@ LINGERING: Final = 0.5
 stream."""
 
 RESUMED: Final = 200
-"""How often, at most, one wire resumes streams that the server has closed (arbitrary)."""
+"""The maximum number of times that one wire resumes streams that the server has closed (arbitrary)."""
 
 ENDPOINT_TIMEOUT: Final = 10.0
 """Seconds to wait for the ``endpoint`` event of HTTP+SSE (arbitrary)."""
@@ -99,12 +100,12 @@ class _Server:
 
 @attrs.define(eq=False)
 class _Shared:
-    """The knowledge that the wires to one server share.
+    """Facts about one server that all wires to it share.
 
     Attributes:
         tools: The arguments that each tool requires as headers, by the tool's name.
         sessions: The id of each session, by the number of its wire.
-        events: The last event id on any stream of each wire, by the number of the wire.
+        events: The last event id that each wire received on any stream, by the wire's number.
     """
 
     tools: dict[str, tuple[ParameterHeader, ...]] = attrs.Factory(dict)
@@ -126,16 +127,18 @@ class _Exchange:
     """An HTTP request in progress, and its response.
 
     Attributes:
-        number: Its number on the wire.
+        number: The exchange's number on the wire.
         method: The HTTP method.
-        message: The JSON value in its body, if any; for a resumed stream, that of the request that began the stream.
+        message: The JSON value in its body, if any; for a resumed stream, the value in the request that began the
+            stream.
         resumes: Whether it continues the stream of an earlier exchange.
-        scope: Cancelled to give up the exchange.
+        scope: The cancel scope whose cancellation gives up the exchange.
         written: Set when the request has been written, or never will be.
         begun: Set when the head of the response has arrived, or never will.
         done: Set when the exchange has ended.
         stream: The connection.
-        how: How this side has ended the exchange; None if it has not, or only because the server left the stream open.
+        how: How this side has ended the exchange; None if this side has not ended it, or only because the server left
+            the stream open.
         status: The status of the response; 0 until it arrives.
         session: The session id in the response.
         last_id: The last event id of the response.
@@ -158,7 +161,7 @@ class _Exchange:
     session: str | None = None
     last_id: str | None = None
     retry: float = RETRY
-    # This response counts as empty until its first event.
+    # The response of this exchange counts as empty until its first event arrives.
     empty: int = 1
     answered: bool = False
 
@@ -220,42 +223,44 @@ class StreamableHttpWire:
         exchange = self._start(step.method, [step.body] if step.body else [], step.headers, path=step.path)
         with trio.move_on_after(step.hold):
             await exchange.done.wait()
-        # The stream of a GET does not end by itself, and would occupy one of the server's connections for good.
+        # The stream of a GET does not end by itself, and would occupy one of the server's connections permanently.
         await self._give_up(exchange, "close")
 
     async def cancel(self, request_id: Any, reason: str | None) -> None:
         """Cancel a request: in the modern era by closing its response, otherwise with a notification."""
         if not self._modern:
             for exchange in self._open.values():
-                # The stream of the request may now end without a response, and then is not resumed.
+                # After the cancellation, the request's stream may end without a response. Counting the request as
+                # answered keeps that stream from being resumed.
                 exchange.answered = exchange.answered or _asks(exchange.message, request_id)
             # Closing the stream is not enough: in the legacy era a lost connection cancels nothing (2025-11-25, Sending
             # Messages to the Server).
             params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
             await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
             return
-        # The loop needs a copy: an exchange leaves the table when it ends, and `_give_up` waits for that.
+        # The loop needs a copy: an exchange is removed from the table when it ends, and `_give_up` waits for it to end.
         for exchange in list(self._open.values()):
             if _asks(exchange.message, request_id):
                 await self._give_up(exchange, "close")
         await trio.lowlevel.checkpoint()
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
-        """End one of the open responses, chosen by ``which`` modulo their number; those to requests take precedence.
+        """End one of the open responses, chosen by ``which`` modulo their number; responses to requests come first.
 
-        If ``which`` is negative, first wait a moment for the response to give an event id from which it can be resumed.
+        If ``which`` is negative, first wait a moment for the response to contain an event id, from which it can be
+        resumed.
         """
         await trio.lowlevel.checkpoint()
         asked = [each for each in self._open.values() if each.waits]
-        # These take precedence because ending one loses the response to a request, while the stream of a session is
+        # Responses to requests take precedence, because ending one of them loses data, while the stream of a session is
         # simply opened again.
         exchanges = asked or list(self._open.values())
         if not exchanges:
             self.notes.mark("unsent", reason="there is no open response to break off")
             return
         exchange = exchanges[which % len(exchanges)]
-        # If every stream were broken off at once, hardly any would have an event id, and resuming would remain
-        # untested.
+        # If every stream were broken off immediately, hardly any would have received an event id by then, and the
+        # resuming of streams would remain untested.
         if which < 0:
             await self._tape.until(lambda: exchange.last_id is not None or exchange.done.is_set(), MOMENT)
         if how != "half":
@@ -276,21 +281,21 @@ class StreamableHttpWire:
 
     async def leave(self) -> None:
         """End the session when the wire's block ends."""
-        # A client should end its session (2025-11-25, Session Management). A check opens hundreds of sessions, and
-        # servers may keep each of them until it is deleted.
+        # A client should end its session (2025-11-25, Session Management). That matters to the kit, because a check
+        # opens hundreds of sessions, and a server may keep each of them until it is deleted.
         if self._session is not None and self.is_open:
             with trio.move_on_after(HEAD_TIMEOUT):
                 await self._start("DELETE", [], {}).done.wait()
         self.notes.close("client", "done")
-        # The id of an ended session must not be used as that of another client: steps that use it would test something
-        # else.
+        # A step that sends another client's session id must get the id of a live session: with the id of an ended
+        # session, the step would test something else.
         self._shared.sessions.pop(self.number, None)
         self._shared.events.pop(self.number, None)
 
     async def close(self) -> None:
         """Close all idle connections; no task may still be using them."""
-        # The scope is shielded because a cancelled close would leave the remaining connections open; closing by force
-        # does not wait.
+        # The scope is shielded, because a cancelled close would leave the remaining connections open. The shield delays
+        # nothing: closing by force does not wait.
         with trio.CancelScope(shield=True):
             for stream, _ in self._idle:
                 await trio.aclose_forcefully(stream)
@@ -299,8 +304,8 @@ class StreamableHttpWire:
 
     async def _post(self, pieces: list[bytes], headers: Headers) -> None:
         exchange = self._start("POST", pieces, headers)
-        # The response is not awaited, as a plan has many requests open at once. But the next message must not overtake
-        # this one, which another task writes.
+        # The response is not awaited, because a plan has many requests open at once. But the request must be written
+        # before the next message is sent; another task writes it.
         await exchange.written.wait()
         message = exchange.message
         if member_of(message, "method") == "notifications/initialized" and not self._listens:
@@ -325,25 +330,25 @@ class StreamableHttpWire:
         message = parsed(body)
         fields = self._fields(method, message, body)
         for name, value in headers.items():
-            # Header names are case-insensitive (RFC 9110, section 5.1): if both spellings were sent, the server would
-            # see the valid one, too.
+            # Header names are case-insensitive (RFC 9110, section 5.1), so a valid header is replaced even if its name
+            # is spelled differently: the server must not see both.
             fields = [(old, kept) for old, kept in fields if old.lower() != name.lower()]
             if value is not None:
                 fields.append((name, self._shared.fill_in(value, self.number)))
         self._count += 1
         exchange = _Exchange(self._count, method, message)
         facts: dict[str, Any] = {"method": method, "path": path or self._path, "headers": fields}
-        # A request may be refused because of its altered headers, so rules must know them. `Last-Event-ID` is part of
-        # every resumption, so it does not count as an alteration.
+        # A request may be refused because of its altered headers, so the rules must know which were altered.
+        # `Last-Event-ID` is part of every resumption, so it does not count as an alteration.
         if headers and resumes is None:
             facts["altered"] = sorted(headers)
         if resumes is not None:
-            # A GET has no message of its own: those in its response belong to the request whose stream it resumes.
+            # A GET carries no message: the messages in its response belong to the request whose stream it resumes.
             exchange.message, exchange.resumes = resumes.message, True
             exchange.last_id, exchange.retry = resumes.last_id, resumes.retry
             exchange.empty = resumes.empty + 1
             facts["resumes"] = resumes.number
-        # Everything is noted before it is sent, and so before the server can react to it.
+        # The request is noted before it is sent, so that it precedes the server's reaction on the tape.
         self.notes.asked()
         self.notes.event("request", "client", exchange.number, **facts)
         if body:
@@ -352,7 +357,8 @@ class StreamableHttpWire:
         head += b"".join(_clean(name) + b": " + _clean(value) + b"\r\n" for name, value in fields)
         # A single piece is written together with the head, as clients do; several pieces are written separately.
         first = [head + b"\r\n" + pieces[0]] if len(pieces) == 1 else [head + b"\r\n", *pieces]
-        # The exchange is listed before its task runs: a `cancel` or `stop` that comes before has to find it.
+        # The exchange is added to the table before its task runs, because a `cancel` or `stop` that comes first has to
+        # find it.
         self._open[exchange.number] = exchange
         self.nursery.start_soon(self._run, exchange, first)
         return exchange
@@ -365,10 +371,12 @@ class StreamableHttpWire:
             fields += [("Content-Type", JSON), ("Accept", f"{JSON}, {EVENTS}")]
         elif method == "GET":
             fields.append(("Accept", EVENTS))
-        # A POST without a body needs a length, too (RFC 9110, section 8.6), or a server could refuse it with 411.
+        # A POST without a body needs a Content-Length, too (RFC 9110, section 8.6): without this header, a server could
+        # refuse the POST with 411.
         if body or method == "POST":
             fields.append(("Content-Length", str(len(body))))
-        # The handshake belongs to no session yet, and settles the revision.
+        # The handshake gets neither a session id nor a version header: it belongs to no session yet, and only its
+        # result settles the revision.
         if member_of(message, "method") != "initialize":
             if self._session is not None:
                 fields.append((SESSION_ID, self._session))
@@ -388,8 +396,8 @@ class StreamableHttpWire:
         fields, method = [(METHOD, message["method"])], message["method"]
         params = object_of(message.get("params"))
         name = params.get(NAMED_BY.get(method, ""))
-        # A value that can't be sent in a header, for example a lone surrogate, is left out: the server may refuse such
-        # a request.
+        # A value that can't be sent in a header, for example a lone surrogate, is left out, although the server may
+        # then refuse the request.
         with contextlib.suppress(ValueError):
             if isinstance(name, str):
                 fields.append((NAME, encode_value(name)))
@@ -401,16 +409,17 @@ class StreamableHttpWire:
         if not exchange.done.is_set():
             exchange.how = how
             exchange.scope.cancel("the kit has broken off this exchange")
-        # This waits until the end is noted: the next message must come after it on the tape, or rules would see the
-        # stream as still open.
+        # The end of the exchange must be on the tape before the next message, or rules would see the stream as still
+        # open.
         await exchange.done.wait()
 
     def _resume(self, exchange: _Exchange) -> _Exchange:
         if exchange.last_id is None:
-            # Only the stream of a session is resumed without an event id: it is simply opened again.
+            # Only a session's stream is resumed without an event id, which means that the stream is simply opened
+            # again.
             return self._listen()
         resumed = self._start("GET", [], {LAST_EVENT_ID: exchange.last_id}, resumes=exchange)
-        # If the session's stream is resumed, its successor is the session's stream from now on.
+        # If the session's own stream is resumed, the stream that the GET opens is the session's stream from now on.
         if exchange.number == self._listening:
             self._listening = resumed.number
         return resumed
@@ -424,7 +433,7 @@ class StreamableHttpWire:
     # --- one exchange, which is a task --------------------------------------------------------------------------------
 
     async def _run(self, exchange: _Exchange, pieces: Sequence[bytes]) -> None:
-        # These facts remain if an exception leaves the block below.
+        # These are the facts about an exchange that an exception ends.
         facts: dict[str, Any] = {"cut": True, "by": "server"}
         try:
             with exchange.scope:
@@ -443,7 +452,7 @@ class StreamableHttpWire:
                 if exchange.how == "reset":
                     reset(exchange.stream)
                 # Without a shield, a cancelled nursery would make this close raise `Cancelled`, and callers outside the
-                # nursery would wait forever for the events below.
+                # nursery would wait forever for the exchange's events, which are set after the close.
                 with trio.CancelScope(shield=True):
                     await trio.aclose_forcefully(exchange.stream)
             del self._open[exchange.number]
@@ -462,25 +471,25 @@ class StreamableHttpWire:
                 self._resume(exchange)
 
     def _goes_on(self, exchange: _Exchange, by: str) -> float | None:
-        """Return the seconds after which a stream is to be resumed; None if it is not, or only by a step of the plan.
+        """Return the seconds after which to resume a stream; None if it is not resumed, or only by a step of the plan.
 
         A server may close a stream before the response has come. A session's own stream is opened again even without an
         event id.
         """
         own = exchange.number == self._listening
-        # A server that has no stream for its session responds to the GET with 405, one whose session has ended with
-        # 404: neither is asked again. In the modern era, streams are not resumed.
+        # A server that offers no stream for its session responds to the GET with 405, and one whose session has ended
+        # responds with 404: neither gets another GET. In the modern era, streams are not resumed at all.
         if self._modern or exchange.status != 200 or not (own or exchange.waits):
             return None
-        # A server may end each stream at once: without this limit it would be asked again forever, and the request
-        # would never be given up.
+        # A server may end every stream as soon as it is opened. Without this limit, the client would resume it forever,
+        # and the request would never be given up.
         if exchange.empty >= EMPTY:
             return None
         if by == "server" and (own or exchange.last_id is not None) and self._resumed < RESUMED:
             self._resumed += 1
             return min(exchange.retry, 5 * RETRY)
-        # A step has ended the session's stream, not the server, so `retry` does not apply. The server's own messages
-        # need the stream back at once.
+        # A step of the plan has ended the session's stream, not the server, so `retry` does not apply. The stream is
+        # opened again at once, because the server's own messages come on it.
         if by == "client" and own:
             return 0
         if by == "client" and exchange.last_id is not None:
@@ -494,7 +503,7 @@ class StreamableHttpWire:
             TransportError: If the server can't be reached.
             TooMuch: If the server sends too much.
         """
-        while True:  # noqa: ASYNC913 - without events it reads
+        while True:  # noqa: ASYNC913 - each pass reads a response
             reused = self._take_idle()
             exchange.stream = stream = await self._server.connect() if reused is None else reused
             try:
@@ -502,7 +511,7 @@ class StreamableHttpWire:
                     for piece in pieces:
                         await stream.send_all(piece)
             except trio.TooSlowError:
-                self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
+                self.notes.mark("unsent", reason=f"the target has not read anything for {WRITE_TIMEOUT:g} seconds")
                 return "the request was not read"
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # the server may have responded before it read everything, so the response is read in any case
@@ -513,15 +522,16 @@ class StreamableHttpWire:
             except GONE as exc:
                 reason = f"the connection broke: {exc.__cause__ or exc}"
             except h11.RemoteProtocolError as exc:
-                # If the connection ends before the response, h11's message does not quote the bytes that came, which
-                # may show what protocol the target speaks instead.
+                # If the connection ends before the response, h11's message does not quote the bytes that came. Those
+                # bytes are added to the reason, because they may show what protocol the target speaks instead.
                 if not reader.has_ended or exchange.status:
                     reason = self._not_http(exchange, str(exc))
                 elif seen := reader.unread:
                     reason = self._not_http(exchange, f"it sent {seen[:40]!r}")
                 else:
-                    reason = "it closed the connection"
-            # A server may close a connection at any time between two requests; that is not a reaction to this one.
+                    reason = "the target closed the connection"
+            # A server may close an idle connection at any time. If a reused connection turns out to be closed, that is
+            # not a reaction to this request, so the request is sent on another connection.
             if reason and reused is not None and not exchange.status:
                 await trio.aclose_forcefully(stream)
                 continue
@@ -534,7 +544,8 @@ class StreamableHttpWire:
 
     def _take_idle(self) -> trio.abc.Stream | None:
         while self._idle:
-            # The last one is taken first: the longer a connection has been idle, the likelier the server has closed it.
+            # The connection that was used last is taken first: the longer a connection has been idle, the likelier it
+            # is that the server has closed it.
             stream, since = self._idle.pop()
             if trio.current_time() - since < REUSED_WITHIN:
                 return stream
@@ -542,11 +553,11 @@ class StreamableHttpWire:
         return None
 
     def _not_http(self, exchange: _Exchange, problem: str) -> str:
-        # A target whose first response is not HTTP is not worth another request. Later on, only the one response is at
-        # fault.
+        # A target whose very first response is not HTTP gets no further requests. If a later response is not HTTP, only
+        # that response is at fault.
         if exchange.number == 1 and not exchange.status:
             self.notes.close("server", f"{self._server.name} does not speak HTTP: {problem}")
-        return f"this is not HTTP: {problem}"
+        return f"the response is not HTTP: {problem}"
 
     async def _read(self, exchange: _Exchange, reader: H11Stream) -> str:
         body = bytearray()
@@ -564,14 +575,14 @@ class StreamableHttpWire:
                 if body:
                     self._take(exchange, bytes(body))
                 return ""
-            # Any number of informational responses may come before the response (RFC 9110, section 15.2).
+            # Any number of informational responses may precede the final one (RFC 9110, section 15.2).
             elif not isinstance(event, h11.InformationalResponse):
                 return "the connection was closed"
 
     def _begin(self, exchange: _Exchange, response: h11.Response) -> bool:
         """Note the head of a response; return whether an event stream follows."""
-        # Latin-1 has a character for each byte, so no header can fail to be decoded. The names keep their spelling, for
-        # the transcript.
+        # Latin-1 has a character for each byte, so decoding a header can't fail. The spelling of the names is kept,
+        # because the transcript shows it.
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw_items()]
         exchange.status = response.status_code
         self.notes.event("response", "server", exchange.number, status=exchange.status, headers=fields)
@@ -594,18 +605,20 @@ class StreamableHttpWire:
             return
         asked = exchange.message if is_request(exchange.message) else {}
         result = message.get("result")
-        # A request from the server may have the same id: each side chooses its own ids.
+        # A message with a `method` is not the response, even if the id is the same: it is a request from the server,
+        # which chooses its ids independently.
         if "method" not in message and asked and message.get("id") == asked.get("id"):
             exchange.answered = True
-            # In both eras the stream should end after the response; streams that stay open would use up the server's
-            # connections.
+            # In both eras the stream should end after the response. A stream that stays open is ended by the kit,
+            # because such streams would use up the server's connections.
             exchange.scope.deadline = trio.current_time() + LINGERING
         if isinstance(result, dict):
             self._learn(exchange, asked.get("method"), result)
 
     def _learn(self, exchange: _Exchange, method: Any, result: dict[str, Any]) -> None:
         version, tools = result.get("protocolVersion"), result.get("tools")
-        # Only the first handshake counts: a second one is a step of a plan.
+        # Only the first handshake determines the session and the revision: a later handshake is a step of a plan, which
+        # tests the server.
         if method == "initialize" and not self._listens and self._session is None:
             self._session = exchange.session
             if exchange.session is not None:
@@ -630,7 +643,7 @@ class SseWire(StreamableHttpWire):
         Raises:
             TransportError: If the server names no path in time.
         """
-        # `notifications/initialized` opens no further stream: this transport has a single one.
+        # The flag keeps `notifications/initialized` from opening another stream: the transport has only one.
         self._listens = True
         self._endpoint = False
         exchange = self._start("GET", [], {})
@@ -639,19 +652,20 @@ class SseWire(StreamableHttpWire):
             raise TransportError(f"{self._server.name} did not name the path for POSTs: does it speak HTTP+SSE?")
 
     def _goes_on(self, exchange: _Exchange, by: str) -> float | None:
-        # All responses come on the one stream, so the connection ends with it.
+        # All responses come on the stream that the GET opened, so the connection ends with that stream.
         if exchange.method == "GET":
             self.notes.close("client" if by == "client" else "server", "the stream ended")
             return None
-        # The response to a POST comes on that stream, so it is still awaited, but there is nothing to resume.
+        # The JSON-RPC response to a POST comes on the GET's stream, so it is still awaited; but the POST has no stream
+        # that could be resumed.
         return math.inf if 200 <= exchange.status < 300 else None
 
     def _take_event(self, exchange: _Exchange, data: bytes, facts: dict[str, Any]) -> None:
-        # The data of the event is a path, or a URL of the same server.
+        # The data of an `endpoint` event is a path, or a URL on the same server.
         if facts.get("event") == "endpoint" and not self._endpoint:
             parts = urlsplit(data.decode(errors="replace"))
-            # The host is dropped: a server that is checked must not be able to direct the traffic of the check to
-            # another server.
+            # The host is dropped, because a server under test must not be able to direct the kit's requests to another
+            # server.
             self._path = parts._replace(scheme="", netloc="", fragment="").geturl()
             self._endpoint = True
         super()._take_event(exchange, data, facts)
@@ -668,14 +682,14 @@ def http_wire(
         ssl_context: How to check the server's certificate.
     """
     server = _server(parameters, connect, ssl_context)
-    # All wires to this server share this knowledge: a step may use the session of another connection, and call tools
-    # that another connection has listed.
+    # All wires to this server share one `_Shared`, because a step may use the session of another connection, and call
+    # tools that another connection has listed.
     shared = _Shared()
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[StreamableHttpWire]:
-        # A connection is tried at once: if the server can't be reached, that must be an error here, not in the first
-        # request.
+        # A first connection is made at once: if the server can't be reached, opening the wire must fail, rather than
+        # its first request.
         await trio.aclose_forcefully(await server.connect())
         wire = (SseWire if parameters.kind == "sse" else StreamableHttpWire)(tape, number, revision, server, shared)
         # The wire closes its connections only after its tasks have ended: until then, each exchange may leave an idle

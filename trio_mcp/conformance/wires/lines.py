@@ -1,4 +1,4 @@
-"""Messages as lines, over any byte stream: a process, a socket, a server in memory."""
+"""Wires that carry each message as a line, over any byte stream: to a process, a socket or a server in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 __all__ = ["LinesWire", "half_close", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
 
 STDERR_LINES = 200
-"""The most lines of standard error that are noted for one process (arbitrary)."""
+"""The maximum number of lines of standard error that are noted for one process (arbitrary)."""
 
 EXIT_MOMENT = 0.5
 """Seconds to wait for the exit of a process whose output has ended (arbitrary)."""
@@ -54,31 +54,33 @@ class LinesWire(MessageWire):
         self._sent = LineSplitter()
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
-        """Send each text as a line or, if it is not ``framed``, as it is."""
+        """Send each text as a line or, if ``framed`` is false, unchanged."""
         await self._write([text + b"\n" for text in texts] if framed else texts)
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """Close or reset the connection; with ``half``, close only the sending side if that is possible."""
-        # Trio can't half-close TLS, and the target may have gone: in these cases the whole connection is closed.
+        # If the stream is TLS, which Trio can't half-close, or if the target has gone, the whole connection is closed.
         if how == "half" and await half_close(self._stream, self.notes):
             return
-        # The close is noted first: it ends the reader, which would otherwise note that the target ended it.
+        # The close is noted before it is made: it ends the reader, which would otherwise note that the target has
+        # closed the connection.
         self.notes.close("client", how)
         if how == "reset":
             reset(self._stream)
         await trio.aclose_forcefully(self._stream)
 
     async def _write(self, pieces: Sequence[bytes]) -> None:
-        # Several tasks may send. The pieces of one must not be mixed with those of another, and Trio raises
-        # `BusyResourceError` if two write to a stream at once.
+        # Several tasks may send, hence the lock: the pieces of one task must not be mixed with those of another, and
+        # Trio raises `BusyResourceError` if two tasks write to a stream at once.
         async with self._sending:
             for piece in pieces:
-                # This is checked before each piece: the target may have ended the connection during the previous one.
+                # The connection is checked before each piece: the target may have ended it while the previous piece was
+                # written.
                 if not self.is_open:
                     self.notes.mark("unsent", reason="the connection has ended")
                     return
-                # The text is noted before the write: a response may be read while this side is still writing. The notes
-                # contain the lines that the peer sees, however they were divided into pieces.
+                # The text is noted before it is written, because the response may arrive while this side is still
+                # writing. The notes contain the lines that the peer sees, no matter how they were divided into pieces.
                 self.notes.asked()
                 for line in self._sent.feed(piece):
                     self.notes.text("client", line)
@@ -86,11 +88,11 @@ class LinesWire(MessageWire):
                     with trio.fail_after(WRITE_TIMEOUT):
                         await self._stream.send_all(piece)
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    self.notes.mark("unsent", reason="the target does not read any more")
+                    self.notes.mark("unsent", reason="the target is no longer reading")
                     return
                 except trio.TooSlowError:
-                    # Part of a line may have been sent, so nothing can follow.
-                    self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
+                    # Part of a line may have been sent, so no other message can be sent on this connection.
+                    self.notes.mark("unsent", reason=f"the target has not read anything for {WRITE_TIMEOUT:g} seconds")
                     await self.stop("close")
                     return
 
@@ -103,18 +105,19 @@ class LinesWire(MessageWire):
                 self.notes.count(len(chunk))
                 for line in lines.feed(chunk):
                     self.notes.text("server", line)
-        # Trio's message only says that the stream is broken. The system's error behind it distinguishes a reset from a
-        # timeout.
+        # Trio's exception says only that the stream is broken, but its cause, the system's error, distinguishes a reset
+        # from a timeout.
         except trio.BrokenResourceError as exc:
             reason = str(exc.__cause__ or "the connection broke")
         except trio.ClosedResourceError:
-            pass  # closed by `stop`, which has noted that
+            pass  # `stop` has closed the stream, and noted the close
         except TooMuch as exc:
-            # The close is noted before `ended`, which would note that the target closed the connection. The rest of the
-            # line is too long to be kept.
+            # `flood` notes the close before `ended` can note that the target has closed the connection. The rest of the
+            # line is dropped, because it is too long to be kept.
             self.notes.flood(exc)
             lines.rest.clear()
-        # A program that dies in the middle of a line leaves a part of it, which may show what it was doing.
+        # A program that dies in the middle of a line leaves a part of that line. It is noted, because it may show what
+        # the program was doing.
         if lines.rest:
             self.notes.text("server", bytes(lines.rest))
         await self.ended(reason)
@@ -122,7 +125,8 @@ class LinesWire(MessageWire):
     async def ended(self, reason: str) -> None:
         """Record that the target has ended the connection."""
         self.notes.close("server", reason)
-        # A graceful close of TLS would first send an alert, and would wait if the target has stopped reading.
+        # The close is forceful, because a graceful close of TLS would first send an alert, and would wait if the target
+        # has stopped reading.
         await trio.aclose_forcefully(self._stream)
 
     async def leave(self) -> None:
@@ -132,7 +136,7 @@ class LinesWire(MessageWire):
 
 
 async def half_close(stream: trio.abc.Stream, notes: Notes, **facts: Any) -> bool:
-    """Close a stream's sending half and note that; return False if it can't be closed, or the target has gone."""
+    """Close a stream's sending half and note the close; return False if that is impossible, or the target has gone."""
     if isinstance(stream, trio.abc.HalfCloseableStream):
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await stream.send_eof()
@@ -143,13 +147,14 @@ async def half_close(stream: trio.abc.Stream, notes: Notes, **facts: Any) -> boo
 
 def reset(stream: trio.abc.Stream) -> None:
     """Make the next close of a TCP connection a reset; other streams are left as they are."""
-    # The option belongs to the socket below TLS. A forceful close then skips TLS's own closing alert, too.
+    # The option has to be set on the socket below TLS. A forceful close then also skips the closing alert of TLS.
     while isinstance(stream, trio.SSLStream):
         stream = stream.transport_stream
     if isinstance(stream, trio.SocketStream):
         # The target may have reset the connection already: macOS then refuses every option with EINVAL.
         with contextlib.suppress(OSError):
-            # l_onoff, l_linger (socket(7))
+            # The fields are l_onoff and l_linger (socket(7)): with a linger time of 0, closing the socket sends a
+            # reset.
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -199,17 +204,17 @@ def memory_wire(server: Servable) -> OpenWire:
                     ended.set()
 
             try:
-                # `start` waits, unlike `start_soon`: if the server's lifespan fails, opening the wire has to fail, and
-                # not look like a server that closes at once.
+                # `start` waits, unlike `start_soon`: if the server's lifespan fails, opening the wire has to fail,
+                # and the failure must not look like a server that closes the connection at once.
                 await start(nursery, serve)
             except Exception as exc:
-                # The user's server may raise anything. Callers expect `TransportError` for a target that can't be
+                # The user's server may raise anything, but callers expect a `TransportError` if the target can't be
                 # reached.
                 raise TransportError(f"the server did not start: {type(exc).__name__}: {exc}") from exc
             async with stream_wire(tape, number, "memory", ours) as wire:
                 yield wire
-            # The wire is closed by now. A server that notices this still has its own clean-up to run, which the end of
-            # the nursery would cancel.
+            # The wire is closed by now, and a server that notices this cleans up. The end of the nursery would cancel
+            # the clean-up, so it is awaited.
             with trio.move_on_after(SERVER_GRACE):
                 await ended.wait()
 
@@ -236,7 +241,7 @@ class ProcessWire(LinesWire):
         self.stderr = StderrCopier(child.stderr, self._hear)
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
-        """End the process in an orderly way, or kill it with ``reset``; with ``half``, only close its input."""
+        """End the process in an orderly way; with ``reset``, kill it; with ``half``, only close its input."""
         if how == "half":
             self.notes.mark("half closed")
             await self._close_input()
@@ -252,8 +257,8 @@ class ProcessWire(LinesWire):
         # `_end` notes the end itself, together with the exit status, which is not known yet when the output ends.
         if self._ending:
             return
-        # A process that exits closes its output a moment earlier. Without this wait, each crash would look like a
-        # server that has only closed its output and is still running.
+        # A process that exits closes its output a moment before its exit status is known. Without this wait, each crash
+        # would look like a server that has only closed its output and is still running.
         with trio.move_on_after(EXIT_MOMENT):
             await self._child.wait()
         status = self._child.returncode
@@ -266,7 +271,8 @@ class ProcessWire(LinesWire):
         """End the process when the wire's block ends."""
         await self._end()
         with trio.move_on_after(EXIT_MOMENT):
-            # The last lines may still be in the pipe, and are often the traceback that explains the end.
+            # The last lines of standard error may still be in the pipe. They are often the traceback that explains why
+            # the process ended.
             await self.stderr.ended.wait()
 
     async def _end(self) -> None:
@@ -286,8 +292,8 @@ class ProcessWire(LinesWire):
 
     def _hear(self, line: str) -> None:
         self._heard += 1
-        # Further lines are still read, and dropped: a process whose standard error is full would block, and seem to
-        # hang.
+        # Further lines are still read, but dropped. If they were not read, the pipe would fill up, and the process
+        # would block and seem to hang.
         if self._heard <= STDERR_LINES:
             self.notes.mark("stderr", text=line.encode())
 
@@ -297,8 +303,8 @@ def process_wire(parameters: StdioServerParameters) -> OpenWire:
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinesWire]:
-        # There must be no checkpoint between the start and the nursery: a cancellation there would leave the process
-        # behind.
+        # There must be no checkpoint between starting the process and opening the nursery: a cancellation in between
+        # would leave the process running.
         wire = ProcessWire(tape, number, await start_process(parameters), parameters.shutdown_grace)
         async with background_nursery(wire.leave) as nursery:
             for task in (wire.read, wire.stderr.read, wire.stderr.deliver):

@@ -39,7 +39,8 @@ class LinkWire(MessageWire):
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text that is a valid message; note the others as unsent."""
         for text in texts:
-            # A text that is refused below never reaches the `send` that is otherwise the checkpoint.
+            # This checkpoint is for texts that are not valid messages: they do not reach `send`, which is a checkpoint
+            # for the others.
             await trio.lowlevel.checkpoint()
             message = decode(text)
             if isinstance(message, (Malformed, TransportFailure)):
@@ -58,7 +59,7 @@ class LinkWire(MessageWire):
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self.notes.mark("unsent", reason="the link has ended")
             except trio.TooSlowError:
-                self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
+                self.notes.mark("unsent", reason=f"the target has not read anything for {WRITE_TIMEOUT:g} seconds")
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """Close the link; with ``half``, only its sending side."""
@@ -81,14 +82,14 @@ class LinkWire(MessageWire):
                     data = text.encode() if isinstance(text, str) else text
                     self.notes.count(len(data))
                     self.notes.text("server", data)
-                # Without an id, a `TransportFailure` is the loss of the link. With one, it only says that a request of
-                # this side could not be sent, and the link stays open.
+                # A `TransportFailure` without a request id means that the link is lost. With an id, it means only that
+                # a request of this side could not be sent, and the link stays open.
                 elif message.request_id is None:
                     self.notes.close("server", str(message.error))
                 else:
                     self.notes.mark("unsent", reason=str(message.error), id=message.request_id)
         except (trio.ClosedResourceError, trio.BrokenResourceError):
-            pass  # `stop` closes the channel while this task waits on it
+            pass  # `stop` may close the channel while this task is receiving
         except TooMuch as exc:
             self.notes.flood(exc)
             await self._link.read.aclose()

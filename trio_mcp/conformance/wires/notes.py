@@ -15,21 +15,21 @@ LONGEST = 16 * 1024 * 1024
 """The longest message accepted from the target, in bytes (arbitrary): four times this library's default limit."""
 
 MOST = 64 * 1024 * 1024
-"""The most bytes that a target may send before it is sent something again (arbitrary); this limits the size of the
-tape."""
+"""The maximum number of bytes that a target may send until the conformance kit sends something again (arbitrary). The
+limit keeps the tape small."""
 
 WRITE_TIMEOUT = 5.0
 """Seconds that a target may take to read one piece of data (arbitrary)."""
 
 
 class TooMuch(Exception):
-    """The target has sent more than the conformance kit keeps."""
+    """The target has sent more data than the conformance kit keeps."""
 
 
 def to_text(message: Any) -> bytes:
     """Return a JSON value as encoded text, without line breaks."""
-    # The text is raw UTF-8, as the transports require (basic/transports): if everything were escaped, no target would
-    # ever be tested with UTF-8.
+    # The text is raw UTF-8, as the transports require (basic/transports): if all characters outside ASCII were escaped,
+    # no target would ever be tested with UTF-8.
     try:
         return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # a lone surrogate, which UTF-8 can't encode, must be escaped
@@ -55,14 +55,17 @@ class Notes:
         tape.note("open", "client", connection=number, transport=transport, **facts)
 
     def text(self, sender: Sender, text: bytes, exchange: int | None = None, **facts: Any) -> Event:
-        """Note a text from either side, as a message if it is JSON."""
-        # `count` counts the target's bytes as they arrive, because their framing is already gone here.
+        """Record text sent by either side, as a message if it is JSON."""
+        # The target's bytes are not counted here, because a text no longer has its framing: `count` has counted them as
+        # they arrived.
         if sender == "client":
             self._tape.traffic += len(text)
         try:
-            # From bytes, `loads` would accept UTF-16 as well. Python's NaN and Infinity are not JSON.
+            # The text is decoded first, because from bytes `loads` would accept UTF-16 as well. `_refuse` rejects
+            # Python's NaN and Infinity, which are not JSON.
             message = json.loads(text.decode(), parse_constant=_refuse)
-        # Python's parser gives up at some depth. A deeper value is kept as text, so no rule treats it as a message.
+        # Python's parser raises `RecursionError` for a value that is nested too deeply. Such a value is kept as text,
+        # so no rule treats it as a message.
         except (ValueError, RecursionError):
             return self._tape.note(
                 "text", sender, connection=self._number, exchange=exchange, text=bytes(text), **facts
@@ -70,23 +73,23 @@ class Notes:
         return self._tape.note("message", sender, connection=self._number, exchange=exchange, message=message, **facts)
 
     def event(self, kind: Any, sender: Sender, exchange: int, **facts: Any) -> Event:
-        """Note an event of an HTTP exchange that is not a message: its request, its response or its end."""
+        """Record an event of an HTTP exchange that is not a message: its request, its response or its end."""
         return self._tape.note(kind, sender, connection=self._number, exchange=exchange, **facts)
 
     def mark(self, what: str, **facts: Any) -> None:
-        """Note a mark, a remark of the kit's own; see `trio_mcp.conformance.transcript.events.MARKS`."""
+        """Record a mark, a remark of the kit's own; see `trio_mcp.conformance.transcript.events.MARKS`."""
         self._tape.note("mark", "kit", connection=self._number, what=what, **facts)
 
     def close(self, sender: Sender, reason: str, **facts: Any) -> None:
-        """Note the end of the connection, unless it has already been noted."""
-        # The reader and the task that closes the connection often notice the same end, in either order. Only the first
-        # of them knows the cause.
+        """Record the end of the connection, unless it has already been recorded."""
+        # The reader and the task that closes the connection often notice the same end, in either order. Only the one
+        # that notices it first knows the cause, so a second report is ignored.
         if self.is_open:
             self.is_open = False
             self._tape.note("close", sender, connection=self._number, reason=reason, **facts)
 
     def flood(self, exc: TooMuch) -> None:
-        """Note a flood: the target has sent too much, and the connection is closed because of that."""
+        """Record a flood: the target has sent too much, and the connection is closed because of that."""
         self.mark("flood", reason=str(exc))
         self.close("kit", str(exc))
 
@@ -98,7 +101,7 @@ class Notes:
         """Count bytes that the target has sent.
 
         Raises:
-            TooMuch: If there are more than `MOST` of them since something was last sent, or the tape is full.
+            TooMuch: If more than `MOST` bytes have come since something was last sent, or the tape is full.
         """
         if self._tape.is_full:
             raise TooMuch(f"more than {self._tape.most} messages came at once")
@@ -124,13 +127,14 @@ class LineSplitter:
         """
         self.rest += data
         start = 0
-        # The search continues where the last one ended: otherwise a long line in many chunks would be searched again
+        # The search continues where the last search ended: otherwise a long line in many chunks would be searched again
         # for each chunk.
         while (end := self.rest.find(b"\n", max(start, self._looked_at))) >= 0:
             yield bytes(self.rest[start:end])
             start = end + 1
         del self.rest[:start]
         self._looked_at = len(self.rest)
-        # Only the rest can grow without limit: a complete line has passed this check before its last chunk came.
+        # Only the last, incomplete line can grow without limit: a complete line has passed this check before its last
+        # chunk arrived.
         if len(self.rest) > LONGEST:
             raise TooMuch(f"a line has more than {LONGEST} bytes")

@@ -1,4 +1,4 @@
-"""The wire that suits each kind of target of a `Client`."""
+"""Chooses the wire that suits each kind of target of a `Client`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLCont
         return make(target, ssl_context=ssl_context)
     if isinstance(target, str):
         return _by_url(target, ssl_context)
-    # This test comes before the one for callables: an object with `serve` may be callable as well.
+    # This test comes before the test for callables, because an object with `serve` may also be callable.
     if isinstance(target, Servable):
         return memory_wire(target)
     if callable(target):

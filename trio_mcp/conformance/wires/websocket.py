@@ -1,4 +1,4 @@
-"""Wires that speak WebSocket by hand: the conformance kit makes each text frame itself."""
+"""Wires over WebSocket whose text frames the conformance kit makes itself."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class WebSocketWire(MessageWire):
         elif texts:
             frames = b""
             for number, text in enumerate(texts):
-                # Only the first frame has the opcode, and only the last the final bit (RFC 6455, section 5.4).
+                # Only the first frame carries the opcode, and only the last one has the final bit set (RFC 6455,
+                # section 5.4).
                 frame = bytearray(text_frame(text, True))
                 frame[0] = (0x80 if number == len(texts) - 1 else 0) | (0 if number else 0x01)
                 frames += frame
@@ -89,7 +90,8 @@ class WebSocketWire(MessageWire):
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """End the connection with a close frame or a reset, or close only its sending side."""
         if how == "half":
-            # RFC 6455 has no frame for that: only the stream below can be half-closed, and not if it uses TLS.
+            # RFC 6455 has no frame that closes only the sending side: that is possible only for the underlying stream,
+            # and not if it uses TLS.
             if await half_close(self._stream, self.notes):
                 return
             how = "close"
@@ -109,8 +111,8 @@ class WebSocketWire(MessageWire):
             self.notes.close("client", reason)
             with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                 await self._put(self._protocol.send(CloseConnection(code=1000)))
-                # The server closes TCP first (RFC 6455, section 7.1.1). If this side did so while bytes are unread, the
-                # system would send a reset, which might destroy our close frame on its way.
+                # The server should close TCP first (RFC 6455, section 7.1.1). If this side closed it while there are
+                # unread bytes, the system would send a reset, and the target might never see our close frame.
                 with trio.move_on_after(GOODBYE_TIMEOUT):
                     await self._ended.wait()
 
@@ -123,11 +125,11 @@ class WebSocketWire(MessageWire):
         # The text is noted before the write: a response may be read while this side is still writing.
         self.notes.text("client", text)
         if not await self._put(frames):
-            self.notes.mark("unsent", reason="the target does not read any more")
+            self.notes.mark("unsent", reason="the target is no longer reading")
 
     async def _put(self, data: bytes) -> bool:
-        # The reader also sends, pongs and close frames. One frame must not begin within another, and Trio does not
-        # allow a second sender.
+        # The lock is needed because the reader also sends (pongs and close frames): a frame must not begin within
+        # another frame, and Trio does not allow two tasks to send at once.
         async with self._sending:
             try:
                 with trio.fail_after(WRITE_TIMEOUT):
@@ -135,8 +137,8 @@ class WebSocketWire(MessageWire):
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return False
             except trio.TooSlowError:
-                # Part of a frame may have been sent, so nothing can follow.
-                self.notes.close("client", f"the target has not read for {WRITE_TIMEOUT:g} seconds")
+                # Part of a frame may have been sent, so no other frame can be sent on this connection.
+                self.notes.close("client", f"the target has not read anything for {WRITE_TIMEOUT:g} seconds")
                 await trio.aclose_forcefully(self._stream)
                 return False
         return True
@@ -152,11 +154,11 @@ class WebSocketWire(MessageWire):
                 for event in self._protocol.events():
                     if isinstance(event, CloseConnection):
                         facts = {"reason": event.reason or "closed", "code": int(event.code)}
-                        # The close is noted at once, because the end of TCP may take a while: no data may follow a
-                        # close frame (RFC 6455, section 5.5.1).
+                        # The close is noted when the frame arrives, and not when TCP ends, which may take a while: no
+                        # data may follow a close frame (RFC 6455, section 5.5.1).
                         self.notes.close("server", **facts)
-                        # If this side has sent its close frame first, the target's was the reply, and wsproto refuses
-                        # to send a second one.
+                        # If this side has sent its close frame first, the target's frame is the reply to it, and
+                        # wsproto refuses to send a second close frame.
                         with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                             await self._put(self._protocol.send(event.response()))
                     # A server that gets no pong gives up the connection; `websockets`, for one, does so after 20
@@ -164,17 +166,17 @@ class WebSocketWire(MessageWire):
                     elif isinstance(event, Ping):
                         await self._put(self._protocol.send(event.response()))
                     elif isinstance(event, (TextMessage, BytesMessage)):
-                        # wsproto delivers a message frame by frame, and a long frame in pieces, as its bytes come.
+                        # wsproto delivers a message frame by frame, and a long frame in pieces, as its bytes arrive.
                         parts.append(event.data.encode() if isinstance(event, TextMessage) else bytes(event.data))
                         if event.message_finished:
                             binary = {"binary": True} if isinstance(event, BytesMessage) else {}
                             self.notes.text("server", b"".join(parts), **binary)
                             parts = []
-        # The connection may be reset in place of a close frame, often because the server process has died.
+        # A target may reset the connection instead of sending a close frame, often because the server process has died.
         except trio.BrokenResourceError as exc:
             facts = {"reason": f"the connection broke: {exc.__cause__ or exc}"}
         except trio.ClosedResourceError:
-            pass  # closed by `stop`, which has noted that
+            pass  # `stop` has closed the stream, and noted the close
         except wsproto.utilities.RemoteProtocolError as exc:
             facts = {"reason": f"not a WebSocket: {exc}"}
         except TooMuch as exc:
@@ -221,7 +223,8 @@ async def _shake_hands(
         with trio.move_on_after(OPENING_TIMEOUT):
             await stream.send_all(protocol.send(request))
             while True:
-                # One byte is read at a time: a frame that follows the handshake directly is for the reader.
+                # One byte is read at a time, so that a frame that follows the handshake directly is left for the
+                # reader.
                 data = await stream.receive_some(1)
                 protocol.receive_data(bytes(data) or None)
                 for event in protocol.events():

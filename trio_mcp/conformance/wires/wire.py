@@ -16,7 +16,7 @@ __all__ = ["MessageWire", "OpenWire", "Wire"]
 
 
 class Wire(Protocol):
-    """The conformance kit's side of a raw connection to the target; whatever is sent or received is noted on a tape.
+    """The conformance kit's side of a raw connection to the target; a tape records all that is sent or received.
 
     A separate task reads continuously. If the peer ends the connection, no method raises: the end is noted as
     ``close``, and whatever can't be sent is noted as an ``unsent`` mark. Every wait is bounded.
@@ -56,7 +56,7 @@ class Wire(Protocol):
 
 
 class MessageWire:
-    """The base class of the wires whose connection carries messages both ways, which is all but those over HTTP.
+    """The base class of all wires except those over HTTP; the connection of such a wire carries messages both ways.
 
     Attributes:
         notes: Records everything that happens on the connection.
@@ -78,7 +78,7 @@ class MessageWire:
         raise NotImplementedError
 
     async def http(self, step: Http) -> None:
-        """Do nothing: this is not HTTP."""
+        """Do nothing, because the transport is not HTTP."""
         await trio.lowlevel.checkpoint()
 
     async def cancel(self, request_id: Any, reason: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from trio_mcp.stopwatch import current_stopwatch
 
-if TYPE_CHECKING:  # clients over other transports need not load it
+if TYPE_CHECKING:  # clients over other transports need not load `trio_mcp.http.headers`
     from trio_mcp.http.headers import Headers
 
 __all__ = ["Attempt", "Auth", "Pause", "Signer", "check_auth", "extensions_of", "opened"]
@@ -31,8 +31,8 @@ class Attempt(Protocol):
     async def again(self, status: int, headers: Headers) -> bool:
         """Examine the head of a response, and return whether to send the request once more.
 
-        This is called for every response, and may take as long as a person needs. By then, the connection of a refused
-        request has been released.
+        This is called for every response, and may take as long as a person needs. The connection of a refused request
+        is released before the call.
 
         Raises:
             AuthorizationError: If the server refuses the request, and nothing more can be done about it.
@@ -55,7 +55,7 @@ class Auth(Protocol):
     """
 
     def opened(self, server: str, pause: Pause) -> contextlib.AbstractAsyncContextManager[Signer]:
-        """Return a context manager whose signer authorizes the requests to a server; its tasks end with its block.
+        """Return a context manager whose signer authorizes requests to a server; the signer's tasks end with the block.
 
         Args:
             server: The URL of the server.
@@ -67,7 +67,7 @@ def check_auth(value: object) -> None:
     """Check that a value can be passed as ``auth=``.
 
     Raises:
-        TypeError: If the value can't, for example because it is a class.
+        TypeError: If the value can't be used, for example because it is a class.
     """
     if value is None or (isinstance(value, Auth) and not isinstance(value, type)):
         return

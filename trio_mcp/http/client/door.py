@@ -18,7 +18,7 @@ from trio_mcp.link import Link
 __all__ = ["session_keeper", "sse_client"]
 
 _LEGACY: Final = "trio_mcp.http.client.legacy"
-_ABSENT: Final = "this installation does not speak the legacy era over HTTP"
+_ABSENT: Final = "this installation does not support the legacy era over HTTP"
 
 
 def session_keeper(remote: Remote) -> SessionKeeper:
@@ -45,7 +45,8 @@ def sse_client(
     return link
 
 
-# `before` is called only for requests that name no modern revision, which this installation can't send.
+# `before` is called only for requests that name no modern revision, and an installation without the folder can't send
+# such requests.
 class NoSessions:
     """The stand-in for the keeper of a link's sessions if the folder `legacy` does not exist."""
 
@@ -53,7 +54,7 @@ class NoSessions:
 
     async def before(self, request: Request) -> SessionView | None:
         """Refuse a request of the legacy era."""
-        raise TransportError(f"{request.method!r} was not sent: {_ABSENT}, and the server may speak nothing else")
+        raise TransportError(f"{request.method!r} was not sent: {_ABSENT}, and the server may support nothing else")
 
     def announcing(self, done: trio.Event) -> None:
         """Do nothing, because there are no sessions."""
@@ -67,7 +68,8 @@ class NoSessions:
 
 def _module(name: str) -> Any:
     """Import a module of the folder `legacy`; return None if there is no such folder."""
-    # The module is imported by its name, because `lint-imports` allows no import statement for the folder here.
+    # The module is imported by its name, because `lint-imports` allows no import statement for that folder in this
+    # module.
     if importlib.util.find_spec(_LEGACY) is None:
         return None
     return importlib.import_module(f"{_LEGACY}.{name}")

@@ -1,4 +1,4 @@
-"""The headers that a client sends over HTTP, and what it concludes from the head of a response or from a refusal.
+"""Makes the headers that a client sends over HTTP, and interprets the head of a response, or a refusal.
 
 In references, S is 2026-07-28 `basic/transports/streamable-http`, and L is 2025-11-25 `basic/transports`, Streamable
 HTTP.
@@ -40,10 +40,11 @@ __all__ = [
 ]
 
 MAX_ERROR_BODY: Final = 64 * 1024
-"""The most bytes read of an error's body (arbitrary): a JSON-RPC error with its data fits; an HTML page need not."""
+"""The maximum number of bytes read of an error response's body (arbitrary): enough for a JSON-RPC error with its data,
+but not for every HTML page."""
 MAX_TOOLS: Final = 10_000
-"""The most tools whose headers are remembered (arbitrary). Beyond that the oldest are forgotten, and learned again if a
-call is refused."""
+"""The maximum number of tools whose headers are remembered (arbitrary). Beyond this number, the headers of the oldest
+tools are forgotten, and learned again if a call is refused."""
 POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 """The headers of every POST."""
 
@@ -75,8 +76,8 @@ class RequestHeaders:
         Raises:
             ValueError: If a value in the request can't be sent in a header.
         """
-        # A tool's own headers are missing until the tools have been listed: the server refuses such a call, and the
-        # tools are listed then.
+        # The headers that a tool wants are unknown until the tools have been listed. The server then refuses the call,
+        # which makes the client list the tools and send the call again.
         headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request)}
         if request.method == "tools/call" and request.params and self._tools:
             name = request.params.get("name")
@@ -95,7 +96,7 @@ class RequestHeaders:
         self.learned += 1
         tools = result.get("tools")
         if not isinstance(tools, list):
-            return result  # the caller validates the result, and raises
+            return result  # the caller validates the result, and raises the error
         kept = [tool for tool in tools if self._keep(tool)]
         return result if len(kept) == len(tools) else {**result, "tools": kept}
 
@@ -103,13 +104,13 @@ class RequestHeaders:
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str):
             return True
-        # The entry is removed first, so that a tool seen again becomes the newest, and one that no longer wants headers
-        # is forgotten.
+        # The entry is removed first, so that a tool seen again becomes the newest, and a tool that no longer wants
+        # headers is forgotten.
         self._tools.pop(name, None)
         try:
             found = parameter_headers(tool.get("inputSchema"))
         except ValueError as exc:
-            # S, Custom Headers: such a tool must not be offered, because no call of it could be valid.
+            # S, Custom Headers: such a tool must not be offered, because no call to it could be valid.
             logger.warning("the tool %s is left out of the list of tools: %s", shown(name), exc)
             return False
         if found:
@@ -138,7 +139,8 @@ def answer_kind(status: int, headers: Headers, *, awaits_answer: bool) -> Answer
     """
     if not 200 <= status < 300:
         return "failed"
-    # The specification asks for 202 here; some servers send 200 or 204, which mean the same.
+    # For a notification or a response, the specification asks for status 202; some servers send 200 or 204, which mean
+    # the same.
     if not awaits_answer:
         return "accepted"
     return "failed" if status in (202, 204) else _ANSWERS.get(headers.media_type, "failed")
@@ -202,15 +204,16 @@ def read_failure(
     # L, Session Management, 4: a POST in a lost session was not carried out. A GET that is refused says nothing about
     # the request whose stream it was to resume.
     error.sent = trouble != "session_lost" or message is None
-    # The link recovers from a lost session, so the error in the body must not settle the call.
+    # The link recovers from a lost session by itself, so the error in the body must not become the response to the
+    # call.
     if refusal is None or trouble == "session_lost" or not isinstance(message, Request):
         return Failed(error, trouble)
     return Failed(error, trouble, ErrorResponse(message.id, refusal.error))
 
 
-# Codes that only the modern era has.
+# The error codes that only the modern era has.
 _MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION})
-# Statuses whose meaning (RFC 9110, section 15; RFC 6585, section 4) does not depend on what was sent.
+# The HTTP statuses with a meaning (RFC 9110, section 15; RFC 6585, section 4) that does not depend on what was sent.
 _BY_STATUS: Final[dict[int, HttpTrouble]] = {
     401: "unauthorized",
     403: "forbidden",
@@ -231,7 +234,7 @@ def _trouble(
         return "session_lost"  # L, Session Management, 4
     if status in _BY_STATUS:
         return _BY_STATUS[status]
-    # A server that does not support the modern era puts the blame on the client (4xx).
+    # A server that does not support the modern era blames the client, with a 4xx status.
     if modern and 400 <= status < 500:
         assert isinstance(message, Request)
         if not _is_modern(status, refusal, message):
@@ -239,7 +242,8 @@ def _trouble(
         code = refusal.error.code if refusal is not None else None
         # S, Client Behavior: list the tools again, because the arguments to be repeated in headers have changed.
         return "header_mismatch" if code == HEADER_MISMATCH and message.method == "tools/call" else "refused"
-    # A server that responds with a code of the modern era has understood the request, and is not one of 2024-11-05.
+    # A server that responds with an error code of the modern era has understood the request, so it is not a server of
+    # 2024-11-05.
     if isinstance(message, Request) and message.method == "initialize" and status in _OLD_TRANSPORT:
         recognised = refusal is not None and refusal.error.code in _MODERN_CODES
         return "refused" if recognised else "not_streamable"

@@ -1,4 +1,4 @@
-"""The eras that servers are known to support, by origin, so that further connections need not find out again.
+"""Remembers the era that each server supports, by origin, so that further connections need not find out again.
 
 2026-07-28 `basic/transports/streamable-http`, section Backward Compatibility, recommends this.
 """
@@ -28,7 +28,8 @@ def origin_of(url: str) -> str:
     Raises:
         ValueError: If the URL is malformed.
     """
-    # The default port is written out, so that both spellings of an origin are equal. `hostname` is in lower case.
+    # The default port is written out, so that an origin is the same with and without it. `hostname` is in lower case
+    # already.
     parts = urlsplit(url)
     port = {"http": 80, "https": 443}.get(parts.scheme) if parts.port is None else parts.port
     return f"{parts.scheme}://{parts.hostname}:{port}"
@@ -44,7 +45,7 @@ class Origins:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        # Monotonic by default: a correction of the wall clock must not make an entry last for years.
+        # The default clock is monotonic, because a correction of the wall clock must not make an entry last for years.
         self._clock = clock
         self._spoken: OrderedDict[str, tuple[SpokenByOrigin, float]] = OrderedDict()
 
@@ -52,7 +53,7 @@ class Origins:
         return len(self._spoken)
 
     def recall(self, url: str) -> SpokenByOrigin | None:
-        """Return the era noted for the server of a URL; None if there is no such note, or it is too old."""
+        """Return the era noted for the server of a URL; None if there is no note, or the note is too old."""
         origin = origin_of(url)
         found = self._spoken.get(origin)
         if found is None:
@@ -61,14 +62,14 @@ class Origins:
         if self._clock() - noted > MAX_AGE:
             del self._spoken[origin]
             return None
-        self._spoken.move_to_end(origin)  # used recently; its age is not renewed
+        self._spoken.move_to_end(origin)  # the entry counts as recently used, but does not become newer
         return spoken
 
     def note(self, url: str, spoken: SpokenByOrigin) -> None:
         """Remember the era that the server of a URL supports."""
         origin = origin_of(url)
         self._spoken[origin] = spoken, self._clock()
-        # Assigning to an existing key leaves it in its old place.
+        # Assigning to an existing key does not move the key, so it is moved to the end, as the most recently used key.
         self._spoken.move_to_end(origin)
         if len(self._spoken) > MAX_ORIGINS:
             self._spoken.popitem(last=False)

@@ -38,9 +38,11 @@ def _check_auth(instance: HttpServerParameters, attribute: attrs.Attribute[Any],
         return
     # If a request had two credentials, one of them would be dropped silently.
     if any(name.lower() == "authorization" for name in instance.headers):
-        raise ValueError("headers has 'Authorization', which auth= sends itself; leave one of them out")
+        raise ValueError("headers contains 'Authorization', which auth= sends as well; leave out one of the two")
     if "@" in urlsplit(instance.url).netloc:
-        raise ValueError("url has a user name, which is sent as 'Authorization', like auth=; leave one of them out")
+        raise ValueError(
+            "url contains a user name, which is sent as 'Authorization', like auth=; leave out one of the two"
+        )
 
 
 @attrs.frozen

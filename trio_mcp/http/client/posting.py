@@ -1,4 +1,4 @@
-"""One request of a client over HTTP: sending it, reading the response as JSON or events, recovering from trouble."""
+"""Sends a client's messages over HTTP, reads the responses as JSON or events, and recovers from trouble."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ MAX_TURNS: Final = 8
 """How many turns of the event loop a request waits for a connection that is about to become free (arbitrary); one is
 usually enough."""
 MAX_PAGES: Final = 1000
-"""The most pages of tools that are read to learn which headers a tool wants (arbitrary): a server might never stop
-returning cursors."""
+"""The maximum number of pages of tools that are read to learn which headers a tool wants (arbitrary): a server might
+never stop returning cursors."""
 
 _OF_THE_WAY: Final = frozenset({"busy", "forbidden", "gateway", "too_large", "unauthorized"})
 """The kinds of trouble in which the status concerns access to the server rather than the request."""
@@ -83,7 +83,7 @@ TakeEvent: TypeAlias = Callable[[ServerSentEvent | Malformed], Awaitable[bool]]
 """A function that takes an event, and returns True when no more events of its stream are wanted."""
 
 
-# --- what the legacy era adds (its entry is `door`) --------------------------------------------------------------
+# --- what the legacy era adds (its entry point is `door`) --------------------------------------------------------
 
 
 class SessionView(Protocol):
@@ -110,7 +110,10 @@ class SessionView(Protocol):
 
 
 class SessionKeeper(Protocol):
-    """The keeper of a link's session; it does the rest of its work through `Remote.mends` and `Remote.lessons`."""
+    """Keeps a link's session, in the legacy era.
+
+    Besides providing these methods, a keeper registers functions in `Remote.mends` and `Remote.lessons`.
+    """
 
     @property
     def session(self) -> SessionView | None:
@@ -141,17 +144,17 @@ class SessionKeeper(Protocol):
 
 
 class Deliver(Protocol):
-    """A function that passes a message to the session above, with metadata."""
+    """A function that passes a message to the session that uses the link, with metadata."""
 
     async def __call__(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> object: ...
 
 
 class Remote:
-    """The server at the other end of a link: the wire to it, and what the exchanges have shown about it.
+    """The server at the other end of a link: the wire to the server, and the facts that the exchanges have revealed.
 
     Args:
         wire: Makes the exchanges.
-        deliver: Passes a message to the session above.
+        deliver: Passes a message to the session that uses the link.
         max_message_size: The longest JSON text or event accepted, in bytes.
         backoff: How long to wait before resuming a broken stream, and how often.
 
@@ -161,10 +164,10 @@ class Remote:
         modern: The modern revision of the last request, if it was of the modern era.
         not_modern: Whether the server has shown that it supports no modern revision.
         nursery: The nursery of the link's tasks.
-        sessions: The keeper of the session of the legacy era.
+        sessions: Keeps the link's session, in the legacy era.
         mends: Functions that recover from trouble, by its kind; each returns whether to send the request once more.
         lessons: Functions that learn from the response to a method, by that method; each returns the response for the
-            session above.
+            session that uses the link.
         request_headers: The headers of requests of the modern era.
         ending: The exchanges that have delivered their response, but not released their connection; oldest first.
     """
@@ -197,7 +200,8 @@ class Remote:
         }
         self.request_headers = RequestHeaders()
         self.ending: dict[PostedRequest, None] = {}
-        # Held while the tools are listed to learn their headers: all calls that were refused wait for one listing.
+        # This lock is held while the tools are listed to learn their headers, so that all calls that were refused wait
+        # for the same listing.
         self._listing = trio.Lock()
         self._ids = itertools.count(1)
 
@@ -214,7 +218,7 @@ class Remote:
             await trio.lowlevel.checkpoint()
 
     async def report(self, text: str) -> None:
-        """Report to the session above a fault that concerns none of its calls, for its ``on_error``."""
+        """Report a fault that no call is responsible for; the session that uses the link calls its ``on_error``."""
         await self.deliver(Malformed(INTERNAL_ERROR, text, expects_answer=False))
 
     def headers(self, session: SessionView | None) -> dict[str, str]:
@@ -223,8 +227,8 @@ class Remote:
         return {**POSTED, **(session.headers if session is not None else {}), **spoken}
 
     def in_session(self, session: SessionView | None) -> bool:
-        """Return whether a message sent in ``session`` names a session, which the server may have lost."""
-        # Over HTTP+SSE the endpoint names the session.
+        """Return whether a message sent in ``session`` names a session that the server may have lost."""
+        # Over HTTP+SSE, the URL of the endpoint names the session, so every message is sent in a session.
         return not self.answers_here or (session is not None and session.id is not None)
 
     async def tell(self, message: Message) -> None:
@@ -238,7 +242,7 @@ class Remote:
         try:
             await self._tell(message)
         except Disconnected as exc:
-            # A request that was never sent may be sent again in any case.
+            # A message that was certainly not sent may be sent again, even if it is not repeatable.
             if exc.sent and isinstance(message, Notification) and not facts_of(message.method).repeatable:
                 raise
             await self._tell(message)
@@ -250,7 +254,8 @@ class Remote:
             logger.error("%s was not sent: %s", type(message).__name__, problem)
         if content is None:
             return
-        # The body of a success means nothing, but is read so that the connection can be used again.
+        # The body of a successful response means nothing, but the body is read so that the connection can be used
+        # again.
         async with self.wire.exchange("POST", self.headers(session), content, url=self.endpoint) as response:
             if answer_kind(response.status, response.headers, awaits_answer=False) == "failed":
                 raise (await refusal_of(response, message, in_session=self.in_session(session))).error
@@ -259,12 +264,12 @@ class Remote:
             await session.announced()
 
     async def ask(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
-        """Make a request for the link itself, unknown to the session above.
+        """Make a request for the link itself; the session that uses the link does not see it.
 
         Raises:
             TrioMcpError: If the request gets no result.
         """
-        # The id is a string, because the ids of the session are integers.
+        # The id is a string, so that it differs from the ids of the session's requests, which are integers.
         request = Request(f"transport-{next(self._ids)}", method, params)
         exchange = PostedRequest(request, modern_revision_of(request), self, private=True)
         failed = await exchange.post(None)
@@ -279,12 +284,13 @@ class Remote:
 
     async def _list_tools(self, exchange: PostedRequest) -> bool:
         """Learn which headers the tools want; one listing serves all calls that were refused."""
-        # This copies the protocol's own entries from the call (revision, client, capabilities), but not the caller's,
-        # such as a progress token.
+        # The listing copies the protocol's own entries from the refused call (revision, client, capabilities), but not
+        # the caller's, such as a progress token.
         given = (exchange.request.params or {}).get("_meta") or {}
         meta = {key: value for key, value in given.items() if key.startswith("io.modelcontextprotocol/")}
         async with self._listing:
-            # If the numbers differ, another call has listed the tools since this one was sent.
+            # If pages of tools have been learned in the meantime, another call has listed the tools since this call was
+            # sent.
             if self.request_headers.learned != exchange.tools_seen:
                 return True
             params: dict[str, Any] = {"_meta": meta}
@@ -296,7 +302,7 @@ class Remote:
                     params = {"_meta": meta, "cursor": cursor}
             except TrioMcpError as exc:
                 logger.debug("the tools can't be listed: %s", exc)
-                # The caller gets the error of its own call, rather than one about a list that it never asked for.
+                # The caller gets the error of its own call, rather than an error about a list that it never asked for.
                 return False
         return True
 
@@ -320,13 +326,13 @@ class Remote:
 
 @attrs.define(eq=False)
 class PostedRequest:
-    """A request of this client that is under way.
+    """Sends one request of this client, and delivers the response.
 
     Attributes:
         request: The request.
         modern: The revision that the request names, if it is of the modern era.
         remote: The server.
-        private: Whether the request is the link's own, so that the session above does not get its response.
+        private: Whether the request is the link's own; the session that uses the link then does not get the response.
         scope: Cancelling it closes the connection.
         session: The session in which the request was sent.
         sent: Whether the request may have reached the server.
@@ -364,7 +370,7 @@ class PostedRequest:
         mends = remote.mends
         # This loops at most twice: `mends` is emptied before the second attempt.
         while True:
-            # The modern era has no sessions: each request says by itself what it needs.
+            # The modern era has no sessions: each request contains everything that the server needs to know.
             session = None if self.modern is not None else await remote.sessions.before(self.request)
             try:
                 failed = await self.post(session)
@@ -375,9 +381,10 @@ class PostedRequest:
             mend = mends.get(failed.trouble)
             if mend is None or self.given_up or not await mend(self):
                 break
-            mends = {}  # a server that fails the same way again would keep us going forever
+            mends = {}  # so a server that keeps failing in the same way is not asked forever
         remote.not_modern = remote.not_modern or failed.trouble == "not_modern"
-        # A status that concerns access to the server takes precedence: a JSON-RPC error could not express it.
+        # A status that concerns access to the server takes precedence over a JSON-RPC error in the body, because such
+        # an error can't be about access.
         if failed.answer is None or failed.trouble in _OF_THE_WAY:
             raise failed.error
         await self._settle(failed.answer)
@@ -407,10 +414,12 @@ class PostedRequest:
             raise not_sent(request.method, f"it can't be written as JSON: {exc}") from None
         if remote.ending:
             await remote.free()
-        # These are set before the next await: from here on, a cancellation has to assume that the request arrives.
+        # These attributes are set before the next await: from here on, a cancellation has to assume that the request
+        # arrives.
         self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
         self.written = False
-        # Closing the stream of a modern request cancels it, whether or not it was written.
+        # A modern request is cancelled by closing its stream, even if it was not fully written, so only a legacy
+        # request needs to know whether it was.
         written = self._all_written if self.modern is None else None
         async with remote.wire.exchange(
             "POST", headers, content, url=remote.endpoint, written=written, held=self._held
@@ -420,7 +429,7 @@ class PostedRequest:
             if kind == "failed":
                 in_session = remote.in_session(session)
                 return await refusal_of(response, request, modern=self.modern is not None, in_session=in_session)
-            if kind == "accepted":  # over HTTP+SSE; the response comes on the other stream
+            if kind == "accepted":  # over HTTP+SSE, the JSON-RPC response comes on the event stream
                 await response.beginning(MAX_ERROR_BODY, DRAIN_TIMEOUT)
             elif kind == "json":
                 await self._read_json(response)
@@ -437,7 +446,7 @@ class PostedRequest:
 
     async def _read_json(self, response: HttpResponse) -> None:
         message = decode(await response.body(self.remote.max_message_size))
-        if not isinstance(message, Malformed):  # below, the reason of a malformed one goes to the call alone
+        if not isinstance(message, Malformed):  # the exception below reports a malformed message
             await self._take(message, response)
         if self.answer is None:
             why = message.reason if isinstance(message, Malformed) else type(message).__name__
@@ -456,14 +465,14 @@ class PostedRequest:
                 drain.deadline = min(drain.deadline, trio.current_time() + DRAIN_TIMEOUT)
             return self.answer is not None
 
-        # The stream is read to its end, so that the connection can be used again; but not forever. `drain` has no
-        # deadline until the response has arrived.
+        # The stream is read to its end, so that the connection can be used again. Because a server may never end it,
+        # `drain` gets a deadline as soon as the response has arrived.
         with trio.CancelScope() as drain:
             try:
                 while chunk := await response.receive():
                     for event in decoder.feed(chunk):
                         await take(event)
-                        del event  # a long event would stay in memory until the next one
+                        del event  # without this, a long event would stay in memory until the next one
             except Disconnected as exc:
                 broken = exc
             # A stream is resumable only if an event had an id (L, Resumability and Redelivery).
@@ -478,7 +487,8 @@ class PostedRequest:
 
     def _unresumed(self, response: HttpResponse, cause: TransportError) -> Disconnected:
         """Return the error of a request whose stream broke and can't be resumed."""
-        # The cause itself is not raised: a refusal, or a missing login, says nothing about a request that has begun.
+        # The cause of the failure is not raised: a refusal, or a missing login, does not tell whether the original
+        # request, which has begun, was carried out.
         lost = isinstance(cause, HttpError) and cause.trouble == "session_lost"
         why = "the server has forgotten the session" if lost else str(cause)
         text = f"the event stream of {response.target} broke, and can't be resumed: {why}"
@@ -488,7 +498,7 @@ class PostedRequest:
         """Handle one message from the HTTP response."""
         request_id = self.request.id
         if isinstance(message, ErrorResponse) and message.id is None:
-            # The server could not read our id, but this is its response to this very request.
+            # The server could not read our id, but the error came in the response to this very request.
             message = attrs.evolve(message, id=request_id)
         # A malformed response can only be meant for the one request of this exchange.
         elif isinstance(message, Malformed) and not message.expects_answer and message.id in (None, request_id):
@@ -503,15 +513,15 @@ class PostedRequest:
             self.answer = message
             self.remote.ending[self] = None
             await self.remote.deliver(message, {RELATED: request_id})
-        # The rest are the server's own messages. Its requests are dropped in an exchange of the link itself, which only
-        # lists tools or opens a session.
+        # All other messages are the server's own. If the link itself has made the request, to list tools or open a
+        # session, requests from the server are dropped.
         elif not self.private or isinstance(message, Notification):
             await self.remote.deliver(message, {RELATED: request_id})
 
     async def _settle(self, answer: Answer) -> None:
         if self.answer is not None:
             return  # a second response to the same request is ignored
-        # The link learns before it delivers, so that whatever the session sends next already has the right headers.
+        # The lesson comes before the delivery, so that whatever the session sends next already has the right headers.
         lesson = self.remote.lessons.get(self.request.method)
         self.answer = answer = answer if lesson is None else lesson(self, answer)
         if not self.private:
@@ -520,7 +530,7 @@ class PostedRequest:
 
 
 def _trouble_of(lost: Disconnected) -> Trouble:
-    # If the session was lost together with the stream, another one has to be opened first.
+    # If the session was lost together with the stream, another session has to be opened first.
     if isinstance(lost.__cause__, HttpError) and lost.__cause__.trouble == "session_lost":
         return "session_lost"
     return "disconnected" if lost.sent else "unreachable"
@@ -529,7 +539,8 @@ def _trouble_of(lost: Disconnected) -> Trouble:
 async def _may_be_repeated(exchange: PostedRequest) -> bool:
     """Return whether a request may be sent again after its connection broke."""
     method = exchange.request.method
-    # A subscription that was open has lost the notifications sent in the meantime, and its owner has to know.
+    # A subscription that was open is not repeated: it has lost the notifications sent in the meantime, and its owner
+    # has to know.
     return may_repeat("gateway", method) and not (facts_of(method).lasting and exchange.response is not None)
 
 

@@ -1,4 +1,4 @@
-"""The proxy that the environment or the system's settings name for a URL."""
+"""Finds the proxy that the environment or the system's settings name for a URL."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ def proxy_of(url: str) -> str | None:
     parts = urlsplit(url)
     if _is_here(parts.hostname or ""):
         return None
-    # These are imported late: importing them takes a while, and a local server doesn't need them.
+    # `urllib.request` is imported late, because importing it takes a while, and a client of a local server doesn't need
+    # it.
     from urllib.request import getproxies, proxy_bypass
 
     proxies = getproxies()
     found = proxies.get(parts.scheme) or proxies.get("all")
-    # The port is passed on, as `NO_PROXY` may name one.
+    # The port is passed on, because an entry of `NO_PROXY` may contain a port.
     if not found or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
-    # The variable may be `proxy.example:3128`.
+    # The variable may lack a scheme, as in `proxy.example:3128`.
     return found if "://" in found else f"http://{found}"
 
 
 def _is_here(host: str) -> bool:
     """Return whether a host name or address denotes this machine, without resolving it."""
     name = host.removesuffix(".").lower()
-    # RFC 6761, section 6.3: names below `localhost` are loopback, too.
+    # Names that end in `.localhost` are loopback names, too (RFC 6761, section 6.3).
     if name == "localhost" or name.endswith(".localhost"):
         return True
     with contextlib.suppress(OSError, ValueError):
-        # Resolvers accept more spellings of an address, such as 127.1 and 2130706433.
+        # Resolvers accept further spellings of an address, such as 127.1 and 2130706433.
         host = socket.inet_ntoa(socket.inet_aton(host))
-    # The unspecified addresses lead to this machine as well.
+    # The unspecified addresses (0.0.0.0 and ::) lead to this machine, too.
     return is_loopback(host) or host in ("0.0.0.0", "::")

@@ -37,12 +37,12 @@ from trio_mcp.types.methods import facts_of
 
 __all__ = ["HttpLink", "streamable_http_client"]
 
-# All of these are arbitrary choices. Each bounds something that a slow server could make grow, or a wait that it could
-# prolong.
+# All limits in this module are arbitrary choices. Each limits either something that a slow server could make grow, or a
+# wait that such a server could prolong.
 MAX_CONNECTIONS: Final = 100
 """How many requests may be under way at once; further ones wait. Subscriptions, which are long-lived, don't count."""
 MAX_URGENT: Final = 16
-"""How many urgent requests may be under way at once; they are counted separately from the others."""
+"""How many urgent requests may be under way at once; they are counted separately from other requests."""
 MAX_EXCHANGES: Final = 10_000
 """How many requests may be under way or waiting; further ones fail."""
 MAX_POSTS: Final = 100
@@ -52,7 +52,7 @@ POST_TIMEOUT: Final = 30.0
 CLOSE_TIMEOUT: Final = 2.0
 """The time limit, in seconds, for the messages under way when the link is closed, and again for ending the session."""
 CANCELLED_TIMEOUT: Final = 0.2
-"""The time limit, in seconds, for the DELETE when cancelled: without the DELETE, the server would keep the session."""
+"""The time limit, in seconds, for the DELETE when the link is cancelled: without it, the server keeps the session."""
 
 
 @contextlib.asynccontextmanager
@@ -67,11 +67,12 @@ async def streamable_http_client(
 ) -> AsyncIterator[Link]:
     """Connect to a server over Streamable HTTP. Nothing is sent until the session sends something.
 
-    Each request is a POST of its own, and if it fails, only that call fails. A server of 2024-11-05 refuses the
+    Each request is a POST of its own, and if a POST fails, only its call fails. A server of 2024-11-05 refuses the
     handshake with 400, 404 or 405; the link then continues over HTTP+SSE.
 
     When the block ends, messages under way have a moment to arrive, and a session of the legacy era is ended with a
-    DELETE. When cancelled, connections are closed without waiting; only the DELETE gets a fraction of a second.
+    DELETE. If the block is cancelled, connections are closed without waiting; only the DELETE gets a fraction of a
+    second.
 
     Args:
         url: The server's MCP endpoint.
@@ -98,7 +99,7 @@ class HttpLink:
     """A link with a task for each outgoing message, and one inbound channel that the tasks share.
 
     The dispatcher takes the messages that the session hands over, and starts tasks. It waits for no call, so a
-    cancellation never queues behind one.
+    cancellation never queues behind a call.
 
     Args:
         wire: Makes the HTTP exchanges.
@@ -111,7 +112,8 @@ class HttpLink:
     """
 
     def __init__(self, wire: HttpWire, max_message_size: int, backoff: Backoff) -> None:
-        # Messages that an exchange has read reach the caller without waiting for the session's task to run.
+        # Through a direct channel, messages that an exchange has read reach the caller without waiting for the
+        # session's task to run.
         inbound, read = open_direct_channel(BUFFER)
         write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self.link = Link(read, write)
@@ -134,8 +136,8 @@ class HttpLink:
                 nursery.start_soon(self._dispatch)
                 yield
         finally:
-            # The channels are closed last: until the tasks have ended, they may still deliver something, to a session
-            # that no longer reads.
+            # The channels are closed last, because the tasks may still deliver messages until they have ended, even if
+            # the session has stopped reading.
             for channel in self._channels:
                 channel.close()
 
@@ -157,16 +159,18 @@ class HttpLink:
             raise
 
     async def _dispatch(self) -> None:
-        # This nursery is for everything but requests: leaving it waits for the other messages, while requests are
-        # cancelled when the link is closed.
+        # This nursery is for all messages except requests: leaving the nursery waits for these messages, while requests
+        # are cancelled when the link is closed.
         async with trio.open_nursery() as posts:
             async for item in self._outbound:
                 message = item.message
                 if isinstance(message, Request):
-                    # A request never waits here: the dispatcher must stay free to take cancellations, which make room.
+                    # The dispatcher never waits until a request can be sent: it must stay free to take cancellations,
+                    # which make room for other requests.
                     if len(self._exchanges) < MAX_EXCHANGES:
                         places = self._urgent_places if item.urgent else self._places
-                        # The exchange is entered before its task starts, so that an immediate cancellation finds it.
+                        # The exchange is put into the table before its task starts, so that an immediate cancellation
+                        # finds it.
                         self._exchanges[message.id] = PostedRequest(message, modern_revision_of(message), self.remote)
                         self.remote.nursery.start_soon(self._ask, self._exchanges[message.id], places)
                     else:
@@ -175,11 +179,11 @@ class HttpLink:
                 elif isinstance(message, Notification) and message.method == "notifications/cancelled":
                     self._cancel(message, posts)
                 elif not isinstance(message, (Malformed, TransportFailure)):
-                    # Waiting here makes the session's sends wait in turn, instead of tasks piling up. Each POST has a
-                    # time limit, so this ends.
+                    # While the dispatcher waits, the session's sends wait, too, so that tasks don't pile up. The wait
+                    # ends, because each POST has a time limit.
                     await self._posts.acquire()
                     self._post_in_order(message, item.related_request_id, posts)
-                del item, message  # a long message would stay in memory until the next one
+                del item, message  # otherwise, a long message would stay in memory until the next one arrives
         self._all_posted.set()
 
     async def _ask(self, exchange: PostedRequest, places: trio.CapacityLimiter) -> None:
@@ -188,9 +192,9 @@ class HttpLink:
         try:
             with exchange.scope:
                 try:
-                    # Requests wait for a place inside their own scope, so that a waiting one can be cancelled.
+                    # A request waits for a free place inside its own scope, so that it can be cancelled while it waits.
                     if not lasting:
-                        # Unlike `acquire` alone, this takes no iteration of the event loop if a place is free.
+                        # Unlike `acquire` alone, this code takes no iteration of the event loop if a place is free.
                         await trio.lowlevel.checkpoint_if_cancelled()
                         try:
                             places.acquire_nowait()
@@ -209,7 +213,7 @@ class HttpLink:
             self.remote.ending.pop(exchange, None)
             if exchange.accepted is not None:
                 exchange.accepted.set()
-            # The id may have been used again by now.
+            # The id may by now belong to a later request.
             if self._exchanges.get(request.id) is exchange:
                 del self._exchanges[request.id]
 
@@ -219,16 +223,19 @@ class HttpLink:
         params = notice.params or {}
         request_id = params.get("requestId")
         exchange = self._exchanges.get(request_id) if is_request_id(request_id) else None
-        # A request without an exchange is settled at this end, but perhaps not at a server of the legacy era.
+        # A request without an exchange has ended for the client, but a server of the legacy era may still be working on
+        # it, so it gets the notification.
         if exchange is None:
             if self.remote.modern is None:
                 posts.start_soon(self._post, notice, self.remote.tell, lambda: None)
         elif exchange.modern is not None or not exchange.sent:
-            # S, Cancellation: closing the response stream is the cancellation. A request that was not sent needs none.
+            # In the modern era, closing the response stream is the cancellation (2026-07-28
+            # `basic/transports/streamable-http`, Cancellation). A request that was not sent needs none.
             exchange.scope.cancel(params.get("reason"))
         else:
-            # L, Sending Messages to the Server: a disconnection cancels nothing, so a notification is sent, and the
-            # stream is closed only after that. The server may end it in the meantime, which must not count as an error.
+            # In the legacy era, a disconnection cancels nothing (2025-11-25 `basic/transports`, Sending Messages to the
+            # Server), so a notification is sent, and the stream is closed only after that. The server may end the
+            # stream in the meantime, which must not count as an error.
             exchange.given_up = True
             told = functools.partial(exchange.scope.cancel, "the server has been told of the cancellation")
             # A server ignores the cancellation of a request that has not arrived yet, and one POST may overtake
@@ -238,12 +245,16 @@ class HttpLink:
                 exchange.scope.deadline = trio.current_time() + POST_TIMEOUT
             elif not exchange.written:
                 exchange.accepted = trio.Event()
-                told()  # the rest need not be written; the notification is for a server that has the whole request
+                told()  # the rest of the request isn't needed; the notice is for a server that has all of it
             posts.start_soon(self._post, notice, self.remote.tell, told, exchange.accepted)
 
     def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:
-        """Send a message after all earlier ones that belong to the same request from the peer, or to no request."""
-        # Each waits for the one before: separate POSTs could overtake each other, and progress would go backwards.
+        """Send a message after all earlier ones that belong to the same request from the peer.
+
+        Messages that belong to no request are ordered among themselves.
+        """
+        # Each message waits for the one before. Otherwise, one POST could overtake another, and progress would go
+        # backwards.
         previous, done = self._in_order.get(related), trio.Event()
         self._in_order[related] = done
         tell: Callable[[Any], Awaitable[None]] = self.remote.tell

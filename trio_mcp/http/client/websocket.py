@@ -1,4 +1,4 @@
-"""A WebSocket with a handshake that is authorized like any other HTTP request."""
+"""Opens a WebSocket, with a handshake that is authorized like any other HTTP request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def websocket_client(
         url: The server's URL, ``ws://`` or ``wss://``.
         headers: Sent with the handshake.
         auth: Signs in, and authorizes the handshake: see `trio_mcp.auth`.
-        ssl_context: For ``wss://``, in place of one that trusts the system's certificates.
+        ssl_context: The TLS context for ``wss://``. The default trusts the system's certificates.
         unix_socket: The path of a Unix socket to connect to; the URL then only names the host and the path.
         max_message_size: The longest message accepted from the server, in bytes; a longer one ends the link.
         ping_interval: Seconds of silence after which the server gets a ping.
@@ -80,13 +80,14 @@ async def websocket_client(
                 break
             except HttpError as exc:
                 refusal = exc
-            # This comes after the `except` block: inside it, a cancellation would replace the error.
+            # This call comes after the `except` block, because inside that block a cancellation would replace the
+            # error.
             if not await attempt.again(refusal.status, Headers(refusal.headers.items())):
                 raise refusal
         yield link
 
 
 def http_url(url: str) -> str:
-    """Return the URL of a WebSocket server with the corresponding HTTP scheme: its tokens are issued for that URL."""
+    """Return the URL of a WebSocket server with the corresponding HTTP scheme: tokens are issued for that URL."""
     scheme, separator, rest = url.partition("://")
     return f"http{scheme[2:].lower()}{separator}{rest}" if scheme.lower() in ("ws", "wss") else url

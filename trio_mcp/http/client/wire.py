@@ -1,4 +1,4 @@
-"""A client's HTTP exchanges with one server: headers, authorization, and redirections.
+"""Makes a client's HTTP exchanges with one server: headers, authorization, and redirections.
 
 This module knows nothing of MCP. Redirections within the origin are followed; others are returned like any response.
 The package `sending` sends the requests.
@@ -27,7 +27,7 @@ __all__ = ["HttpWire", "http_wire"]
 
 MAX_REDIRECTS: Final = 5  # the limit that RFC 2068, section 10.3, once recommended
 MAX_REFUSAL: Final = 64 * 1024
-"""How many bytes of the body of a refusal are kept while another authorization is sought. An arbitrary choice."""
+"""How many bytes of a refusal's body are kept while the client obtains another authorization. An arbitrary choice."""
 REFUSAL_TIMEOUT: Final = 5.0
 """How many seconds the body of a refusal may take to arrive.
 
@@ -39,12 +39,12 @@ _FOLLOWED: Final[dict[str, frozenset[int]]] = {
     # Only these statuses keep the method and the body (RFC 9110, section 15.4).
     "POST": frozenset({307, 308}),
 }
-# The statuses that ask for an authorization, or for another one (RFC 9110, section 15.5).
+# These statuses ask for an authorization, or for a different one (RFC 9110, section 15.5).
 _REFUSED: Final = frozenset({401, 403})
 _LOCATION: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f]*")
 
 Held: TypeAlias = Callable[[bool], object]
-"""A function that is called with True before a request waits for its authorization, and with False after that."""
+"""A function that is called with True before a request waits for its authorization, and with False after that wait."""
 
 
 def _shown(url: str) -> str:
@@ -90,9 +90,10 @@ class HttpWire:
     ) -> AsyncIterator[HttpResponse]:
         """Send a request, and yield the response as soon as its head has arrived.
 
-        When cancelled, or if the block is left before the body has ended, the connection is closed. `written` is called
-        once all of the request has been handed to the connection. `held` is called with True before the request waits
-        for its authorization, while the server has nothing to carry out, and with False before the request is sent.
+        If the exchange is cancelled, or the block is left before the body has ended, the connection is closed.
+        `written` is called once all of the request has been handed to the connection. `held` is called with True before
+        the request waits for its authorization, while the server has nothing to carry out, and with False before the
+        request is sent.
 
         Raises:
             AuthorizationError: If the server asks for an authorization that could not be obtained.
@@ -105,7 +106,8 @@ class HttpWire:
             fields[name.lower()] = name, value
         attempt = None if self._signer is None else self._signer.attempt()
         redirections = 0
-        # The caller's credentials are sent again, so only redirections within the origin are followed (`_redirection`).
+        # A redirected request carries the caller's credentials again, so only redirections within the origin are
+        # followed (`_redirection`).
         while True:
             signed = fields if attempt is None else await _signed(fields, attempt, method, url, held)
             target = f"{method} {self.shown if url == self.url else _shown(url)}"
@@ -118,7 +120,8 @@ class HttpWire:
                         f"the response to {response.target} has a body encoded as {shown(packed)}, although only"
                         " identity is accepted"
                     )
-                # Such a response may be an attempt at response splitting or smuggling (RFC 9112, section 6.3).
+                # A response whose length is stated twice may be an attempt at response splitting or smuggling (RFC
+                # 9112, section 6.3).
                 if response.has_two_ends:
                     raise TransportError(
                         f"the response to {response.target} has both Content-Length and Transfer-Encoding, which"
@@ -136,7 +139,8 @@ class HttpWire:
             except BaseException:
                 async with closing(response.aclose):
                     raise
-            # If there was no exception, closing may raise one. The response of a redirection is closed here, too.
+            # No exception is being raised that closing could replace, so closing may raise one. A response that
+            # redirects or refuses the request is closed at this point, too.
             await response.aclose()
             if elsewhere is None:
                 return
@@ -158,7 +162,8 @@ async def _signed(
 async def _again(response: HttpResponse, attempt: Attempt, held: Held | None) -> bool:
     """Return whether to send a request once more, with another authorization."""
     if response.status in _REFUSED:
-        # A person may take minutes, and the body may still be needed after that.
+        # A person may take minutes to authorize the client, so the body is read now: the body may still be needed after
+        # that time.
         await response.keep(MAX_REFUSAL, REFUSAL_TIMEOUT)
         if held is not None:
             held(True)
@@ -168,7 +173,7 @@ async def _again(response: HttpResponse, attempt: Attempt, held: Held | None) ->
 def _redirection(url: str, response: HttpResponse) -> str | None:
     """Return the URL of a redirection to follow; None for another origin, which must not get our credentials."""
     location = response.headers.get("Location") or ""
-    # A control character would end up in messages, which show where a request goes.
+    # A control character would get into error messages, which show the URL of a request.
     if len(location) > MAX_URL or not _LOCATION.fullmatch(location):
         return None
     try:
@@ -192,7 +197,7 @@ async def http_wire(
         ValueError: If an argument is invalid.
     """
     parameters = HttpServerParameters(url, headers=headers or {}, auth=auth)
-    # The authorization outlasts everything else: ending a session takes a request, too.
+    # The authorization is opened first and closed last, because even ending a session takes a request.
     async with opened(auth, parameters.url) as signer, _sending(parameters.url, http_client) as sender:
         yield HttpWire(sender, parameters, signer)
 

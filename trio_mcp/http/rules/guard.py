@@ -1,4 +1,4 @@
-"""The ``Host`` and ``Origin`` headers that a server accepts, as a protection against DNS rebinding and foreign pages.
+"""Checks the ``Host`` and ``Origin`` headers of requests, as a protection against DNS rebinding and foreign pages.
 
 In DNS rebinding, a web page makes its own host name resolve to this machine, and so reaches a local server, with the
 page's name in the Host header. A server meant for this machine therefore accepts only names of this machine (2026-07-28
@@ -19,16 +19,18 @@ LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 """The names accepted by a server that listens only on this machine."""
 
 MAX_SEEN = 100
-"""How many spellings of accepted hosts are cached: with ports and letter case, each host has any number of them.
+"""How many spellings of accepted hosts are cached: with ports and letter case, a host has any number of spellings.
 
 An arbitrary choice.
 """
 
-# RFC 9110, section 7.2: a host with an optional port. In an entry of allowed_hosts, the port ``*`` means any port.
+# The pattern matches a host with an optional port (RFC 9110, section 7.2). In an entry of allowed_hosts, the port ``*``
+# means any port.
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+\]|[^:/?#@\[\]\s]+)(?::(?P<port>\d{1,5}|\*)?)?")
-# RFC 6454, section 6.2: a scheme and a host, perhaps with a port, but never a path.
+# An origin consists of a scheme and a host, perhaps with a port, but never has a path (RFC 6454, section 6.2).
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#@\s]+)")
-# W3C Fetch Metadata, section 2.4: either a person has entered the URL, or the page has the same origin as the server.
+# These values mean that a person has entered the URL, or that the page has the same origin as the server (W3C Fetch
+# Metadata, section 2.4).
 _OWN_SITES: Final = ("none", "same-origin")
 
 
@@ -48,13 +50,13 @@ class HostGuard:
     """
 
     def __init__(self, allowed_hosts: Collection[str] | None, allowed_origins: Collection[str] | None = None) -> None:
-        # A string is an iterable of characters, nearly any of which would be accepted as a host.
+        # A single string is refused: it is an iterable of characters, nearly any of which would be accepted as a host.
         for name, given in (("allowed_hosts", allowed_hosts), ("allowed_origins", allowed_origins)):
             if isinstance(given, str):
                 raise TypeError(f"{name} must be a list, got the string {given!r}")
             if not all(isinstance(entry, str) for entry in given or ()):
                 raise TypeError(f"{name} must contain only strings, got {given!r}")
-        self._seen: set[str] = set()  # Host headers accepted before, as sent; saves matching them again
+        self._seen: set[str] = set()  # Host headers accepted before, as sent, which need not be matched again
         self._hosts = None if allowed_hosts is None else {_entry(host) for host in allowed_hosts}
         self._origins = None if allowed_origins is None else {_origin_entry(origin) for origin in allowed_origins}
 
@@ -63,7 +65,7 @@ class HostGuard:
         host = headers.get("Host")
         if self._hosts is not None:
             if host is None:
-                return "a request without a Host is refused: the header says which server is meant"
+                return "a request without a Host header is refused, because allowed_hosts is set"
             if host not in self._seen and not self._takes(host):
                 seen = f"a request for the host {shown(host)} is refused"
                 return f"{seen}; if that is a name of this server, add it to allowed_hosts"
@@ -76,8 +78,8 @@ class HostGuard:
         seen = f"a request from the origin {shown(origin)} is refused"
         if self._hosts is None and self._origins is None:
             return (
-                f"{seen}: set allowed_hosts to the names of this server if the page is its own, or add the origin to"
-                " allowed_origins if it is trusted"
+                f"{seen}; if it is the origin of this server itself, set allowed_hosts to the names of this server; if"
+                " it is trusted, add it to allowed_origins"
             )
         return f"{seen}; if it is trusted, add it to allowed_origins"
 
@@ -87,8 +89,8 @@ class HostGuard:
         if site is None or site in _OWN_SITES or "*" in (self._origins or ()):
             return None
         return (
-            f"a request from a page of another origin (Sec-Fetch-Site is {shown(site)}) is refused; if it is trusted,"
-            " add it to allowed_origins, and let it send its Origin, as fetch does with CORS"
+            f"a request from a page of another origin (Sec-Fetch-Site is {shown(site)}) is refused; if that origin is"
+            " trusted, add it to allowed_origins, and let the page send its Origin, as fetch does with CORS"
         )
 
     def _takes(self, host: str) -> bool:
@@ -96,7 +98,8 @@ class HostGuard:
         match = _HOST.fullmatch(host.lower())
         # An entry without a port allows every port.
         taken = match is not None and ((match["name"], "") in self._hosts or _key(match) in self._hosts)
-        # The cache is bounded, because the peer chooses the spelling; once full, it still contains the usual ones.
+        # The cache is bounded, because the peer chooses the spelling; once the cache is full, it still contains the
+        # usual spellings.
         if taken and len(self._seen) < MAX_SEEN:
             self._seen.add(host)
         return taken
@@ -104,7 +107,7 @@ class HostGuard:
     def _takes_origin(self, origin: str) -> bool:
         if self._origins is not None:
             return "*" in self._origins or origin in self._origins
-        # Browsers send "null" for local files and sandboxed frames, which no host matches. If any host is allowed, an
+        # Browsers send "null" for local files and sandboxed frames; it matches no host. If any host is allowed, an
         # origin that matches the Host header proves nothing.
         match = _ORIGIN.fullmatch(origin)
         return match is not None and self._hosts is not None and self._takes(match["host"])

@@ -77,10 +77,10 @@ ASSUMED_REVISION: Final = "2025-03-26"
 """The revision assumed for a legacy client without a version header or a session (L, Protocol Version Header)."""
 
 Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
-"""The kind of message in a decoded body; ``"garbage"`` if there is no valid message in it."""
+"""The kind of message in a decoded body; ``"garbage"`` if there is no valid message in the body."""
 
-# A ladder remembers which rules apply, by HTTP method. A peer may send any method, so unknown methods share this entry
-# instead of filling the memory.
+# A `Ladder` remembers which rules apply to each HTTP method. A peer may send any method, so all unknown methods share
+# one entry instead of filling the memory.
 OTHER: Final = "other"
 """In the rules for a head: any HTTP method that no revision uses."""
 
@@ -106,7 +106,8 @@ class RuleSettings:
     Attributes:
         identity: What the server declares about itself, above all the revisions it serves.
         guard: The check of ``Host`` and ``Origin``.
-        stateless: Whether the legacy era has no sessions either: no GET, no DELETE, and every POST stands alone.
+        stateless: Whether the legacy era, like the modern one, has no sessions: no GET, no DELETE, and every POST
+            stands alone.
         json_only: Whether every response is one JSON text, except for lasting requests, which always get a stream.
         max_message_size: The longest body that is accepted, in bytes.
         tool_headers: Returns the arguments that a tool, given by name, wants as headers; empty for an unknown tool.
@@ -194,9 +195,9 @@ class Accept:
         session: The id of its session; None in the modern era, for ``"initialize"`` and without sessions.
         client: What a modern request declares about its client.
         may_stream: Whether the response may be an event stream; otherwise it must be one JSON text.
-        lasting: Whether it is a request that lasts until either side ends it, namely `subscriptions/listen`.
-        owes_answer: Whether the HTTP response carries the message's own response. If not, it is an empty 202, sent as
-            soon as the message has been handed on.
+        lasting: Whether the message is a request that lasts until either side ends it, namely `subscriptions/listen`.
+        owes_answer: Whether the HTTP response carries the message's own response. If not, the HTTP response is an empty
+            202, sent as soon as the message has been handed on.
     """
 
     kind: Kind
@@ -216,7 +217,7 @@ class Refusal:
 
     Attributes:
         status: The HTTP status.
-        error: The body, a JSON-RPC error; it has no id if the request has none.
+        error: The body, a JSON-RPC error; the error has no id if the request has none.
         headers: The header fields of the response.
         rule: The name of the rule that refused.
     """
@@ -281,7 +282,8 @@ class Ladder:
 
     def __init__(self, *rules: StatusRule) -> None:
         self.rules = rules
-        # Filtered once for each era and kind: a request then passes only through the rules that apply to it.
+        # The rules are filtered once for each era and each method or kind, so that a request passes only through the
+        # rules that apply to it.
         self._applying: dict[tuple[Era, str], list[StatusRule]] = {}
 
     def climb(self, exchange: CheckedRequest, what: str) -> Refusal | None:
@@ -343,8 +345,8 @@ def judge_message(
         kind = "initialize"
     exchange = CheckedRequest(settings, find_session, "POST", headers, version, message, kind, _meta(message))
     # A server without a modern revision judges every message by the legacy rules (S, Backward Compatibility): a modern
-    # error code would keep a client from falling back to initialize. An unknown revision is presumably a later one, and
-    # so counts as modern.
+    # error code would keep a client from falling back to initialize. An unknown revision is presumably a future
+    # revision, and so counts as modern.
     if settings.identity.modern and ((version is not None and version not in LEGACY_REVISIONS) or _claims(exchange)):
         exchange.era = Era.MODERN
     elif settings.has_sessions:
@@ -388,7 +390,8 @@ def too_large(settings: RuleSettings) -> Refusal:
     return refuse(413, f"the body is longer than max_message_size={settings.max_message_size} bytes")
 
 
-# S, Protocol Version Header, and 2026-07-28 `basic/index`, _meta. Every other code gets a 200.
+# S, Protocol Version Header, and 2026-07-28 `basic/index`, _meta, require these statuses. Every other error code gets a
+# 200.
 _STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -401,8 +404,9 @@ _STATUS: Final = {
 
 def status_of(answer: Response | ErrorResponse, era: Era) -> int:
     """Return the HTTP status for a response that is sent as one JSON text."""
-    # Only the modern era has a status for some errors (S, Protocol Version Header; `basic/index`, _meta). Invalid
-    # params that a handler reports get a 200: to a client that probes with a call, a 400 would mean a legacy server.
+    # Only in the modern era do some errors have a status of their own (S, Protocol Version Header; `basic/index`,
+    # _meta). Invalid params that a handler reports get a 200: to a client that probes with a call, a 400 would mean a
+    # legacy server.
     if era is Era.LEGACY or type(answer) is Response:
         return 200
     assert isinstance(answer, ErrorResponse)
@@ -427,7 +431,7 @@ def _method_is_allowed(exchange: CheckedRequest) -> Refusal | None:
     if exchange.method in allowed:
         return None
     where = "here" if version is None else f"in {shown(version)}"
-    text = f"the method {shown(exchange.method)} is not allowed {where}, only {', '.join(allowed)}"
+    text = f"the method {shown(exchange.method)} is not allowed {where}; allowed: {', '.join(allowed)}"
     return refuse(405, text, headers=(("Allow", ", ".join(allowed)),))
 
 
@@ -463,7 +467,8 @@ def _body_is_not_too_large(exchange: CheckedRequest) -> Refusal | None:
 
 # This rule is only for GET and DELETE, whose meaning depends on the session alone.
 def _session_is_there(exchange: CheckedRequest) -> Refusal | None:
-    # For a POST the message decides: initialize has no session, and in modern requests the header is ignored.
+    # For a POST, the message decides whether a session is needed: initialize needs none, and in modern requests the
+    # header is ignored.
     version, session = exchange.version, exchange.headers.get(SESSION_ID)
     if version is not None and version not in exchange.settings.identity.legacy:
         return refuse(400, f"Unsupported protocol version {shown(version)}")
@@ -581,8 +586,8 @@ def _client_is_described(exchange: CheckedRequest) -> Refusal | None:
 
 
 def _headers_agree(exchange: CheckedRequest) -> Refusal | None:
-    # Intermediaries may route by these headers without reading the body, so if the two differed, a request could pass
-    # for another one.
+    # Intermediaries may route by these headers without reading the body, so if headers and body differed, a request
+    # could pass for a different one.
     request = exchange.message
     error = check_standard_headers(exchange.headers, request)
     if error is None and request.method == "tools/call" and request.params:
@@ -594,14 +599,14 @@ def _headers_agree(exchange: CheckedRequest) -> Refusal | None:
 
 def _method_agrees(exchange: CheckedRequest) -> Refusal | None:
     message, method = exchange.message, exchange.headers.get(METHOD)
-    # A notification need not carry this header, but if it does, an intermediary may route by it.
+    # A notification need not carry the header `Mcp-Method`, but if it does, an intermediary may route by it.
     if method is None or method == message.method:
         return None
-    return refuse(400, mismatch(f"the header {METHOD} says {shown(method)}, the body {shown(message.method)}"))
+    return refuse(400, mismatch(f"the header {METHOD} says {shown(method)}, but the body {shown(message.method)}"))
 
 
 def _method_exists(exchange: CheckedRequest) -> Refusal | None:
-    assert exchange.client is not None  # read by the rule client-described
+    assert exchange.client is not None  # set by the rule client-described
     # Only a method that the specification defines but does not allow this client to call is refused here: any other may
     # be a custom method of the server, of which the rules know nothing.
     try:
@@ -630,7 +635,9 @@ def _handshake_is_served(exchange: CheckedRequest) -> Refusal | None:
     # A legacy client can't act on this error, but it may show the message to a person, so the message names the
     # revisions served (`basic/versioning`).
     served = ", ".join(settings.identity.modern)
-    error = mismatch(f"the header {PROTOCOL_VERSION} is missing; this server serves only {served}, without initialize")
+    error = mismatch(
+        f"the header {PROTOCOL_VERSION} is missing; this server serves only {served} and does not support initialize"
+    )
     return refuse(400, ErrorData(error.code, error.message, {"supported": settings.identity.supported}), exchange.id)
 
 
@@ -667,25 +674,25 @@ def _revision_is_assumed(exchange: CheckedRequest) -> Refusal | None:
     exchange.revision = exchange.version or ASSUMED_REVISION
     if exchange.revision in exchange.settings.identity.legacy:
         return None
-    text = f"the header {PROTOCOL_VERSION} is missing, and {ASSUMED_REVISION} is not served"
+    text = f"the header {PROTOCOL_VERSION} is missing, so {ASSUMED_REVISION} is assumed, which is not served"
     return refuse(400, text, exchange.id, data={"supported": exchange.settings.identity.supported})
 
 
 def _batch_is_known(exchange: CheckedRequest) -> Refusal | None:
     if exchange.revision == BATCH_REVISION:
         return None
-    return refuse(400, f"batches are part of revision {BATCH_REVISION} only; this is {exchange.revision}")
+    return refuse(400, f"batches are part of revision {BATCH_REVISION} only; this request uses {exchange.revision}")
 
 
-# The kinds that the rules below look at. The rule one-message refuses a modern batch or response, and is-message
-# refuses garbage, so that no later rule sees either.
+# These sets name the kinds of message that rules in `MESSAGE_RULES` check. The rule one-message refuses a modern batch
+# or response, and is-message refuses garbage, so that no later rule gets any of these.
 _ANY_REQUEST: Final = frozenset({LASTING, "request", "initialize"})
 _VERSIONED: Final = frozenset({LASTING, "request", "initialize", "notification"})
 _IN_SESSION: Final = frozenset({LASTING, "request", "notification", "answer", "batch"})
 
 MESSAGE_RULES: Final = Ladder(
     StatusRule("is-message", "JSON-RPC 2.0, 5.1", _is_message, only=frozenset({"garbage"})),
-    # The modern era
+    # The rules from here to the next comment are for the modern era.
     StatusRule("one-message", "S, Sending Messages, 4", _one_message, Era.MODERN, frozenset({"batch", "answer"})),
     StatusRule("revision-named", "2026-07-28 basic, _meta", _revision_is_named, Era.MODERN, _ANY_REQUEST),
     StatusRule("version-agrees", "S, Protocol Version Header", _version_agrees, Era.MODERN, _VERSIONED),
@@ -695,7 +702,7 @@ MESSAGE_RULES: Final = Ladder(
     StatusRule("method-agrees", "S, Server Validation", _method_agrees, Era.MODERN, frozenset({"notification"})),
     StatusRule("method-exists", "S, Protocol Version Header", _method_exists, Era.MODERN, _ANY_REQUEST),
     StatusRule("stream-acceptable", "S, Receiving Messages", _stream_is_acceptable, Era.MODERN, frozenset({LASTING})),
-    # The legacy era
+    # The rules from here on are for the legacy era.
     StatusRule("handshake-served", "2026-07-28 basic/versioning", _handshake_is_served, Era.LEGACY),
     StatusRule("version-valid", "L, Protocol Version Header", _version_is_valid, Era.LEGACY),
     StatusRule(

@@ -1,4 +1,4 @@
-"""The checks of a request head that every runner makes in addition to those of its parser."""
+"""Checks a request head, in every runner, for what the runner's parser doesn't check."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ def check_head(version: bytes, target: bytes, fields: Fields, limit: int) -> tup
         version: The HTTP version, such as ``b"1.1"``.
         target: The request target.
         fields: The header fields.
-        limit: The most bytes that the target may have, and also the target together with all fields.
+        limit: The maximum number of bytes in the target, and also in the target together with all fields.
 
     Raises:
         FramingError: If the head is refused.
     """
     if not version.startswith(b"1."):
         raise FramingError(505, "only HTTP/1.0 and HTTP/1.1 are supported")
-    # A parser may check the size of a head only while it is incomplete: a head that arrived in one piece would pass.
+    # The size is checked again: a parser may check it only while a head is incomplete, so a head that arrived in one
+    # piece would pass.
     if len(target) > limit:
         raise FramingError(414, "the target is too long")
     if len(target) + sum(map(len, chain.from_iterable(fields))) > limit:
@@ -38,7 +39,8 @@ def check_head(version: bytes, target: bytes, fields: Fields, limit: int) -> tup
         raise FramingError(400, "the end of the request is ambiguous")
     if b"://" in target and not target.startswith(b"/"):
         # RFC 9112, section 3.2.2: a server must accept an absolute URL, whose host replaces the Host field; the host
-        # guard therefore checks that one. RFC 9110, sections 4.2.1 and 4.2.4: the URL must have a host, and no user.
+        # guard therefore checks the host of the URL. RFC 9110, sections 4.2.1 and 4.2.4: the URL must have a host, and
+        # no user.
         match = _URL.fullmatch(target)
         if match is None:
             raise FramingError(400, "the target is malformed")

@@ -1,4 +1,4 @@
-"""Serving an ASGI application: a function that can be started in a nursery and ends gracefully."""
+"""Serves an ASGI application, with a function that can be started in a nursery and ends gracefully."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def serve_asgi(
 
     When started with `trio.Nursery.start`, it returns the URLs that are actually bound, one for each socket, with the
     port that the system has chosen for port 0. The URL of a Unix socket is ``http+unix://`` with the percent-encoded
-    path. When cancelled, it ends at once, and exchanges under way are cancelled.
+    path. If the function is cancelled, it ends at once, and exchanges under way are cancelled.
 
     Args:
         app: An ASGI application; its lifespan protocol is not used.
@@ -98,7 +98,8 @@ async def serve_asgi(
     async with closing(connections.interrupt):
         with open_sockets(settings) as sockets:
             listeners, urls = listeners_of(settings, sockets, http.protocols)
-            # `background` is the outer one: the task that the connections share must outlast all of them.
+            # `background` is the outer nursery, because the task that the connections share must outlast all
+            # connections.
             async with background_nursery() as background, trio.open_nursery() as serving:
                 background.start_soon(http.run)
                 async with trio.open_nursery() as accepting:
@@ -109,7 +110,8 @@ async def serve_asgi(
                     )
                     task_status.started(urls)
                     await shutdown()
-                    # There is one deadline for both: the time spent in `idle` is part of the connections' grace period.
+                    # `idle` and the connections share one deadline: the time spent in `idle` is part of the
+                    # connections' grace period.
                     deadline = trio.current_time() + limits.grace
                     with trio.CancelScope(deadline=deadline):
                         await idle()

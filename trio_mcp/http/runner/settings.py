@@ -47,7 +47,7 @@ class ServerSettings:
         keep_alive_requests: The number of requests after which a connection is closed.
         handshake_timeout: Seconds for a TLS handshake, which `ServerLimits.head_timeout` limits as well.
         read_timeout: Seconds for each wait for bytes; None for no limit.
-        max_head: The largest request head that is accepted, in bytes.
+        max_head: The maximum size of a request head, in bytes.
         root_path: The ``root_path`` of ASGI.
         server_names: The hosts that are served; empty for all.
         config: The hypercorn configuration from which the settings were made, if any.
@@ -91,7 +91,8 @@ def _bind(host: str, port: int, inherited: list[int]) -> list[Bound]:
             sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
             sockets.append(sock)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A restarted server need not wait until the system has forgotten the connections of the previous one.
+            # With this option, a restarted server need not wait until the system has forgotten the connections of the
+            # previous one.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((host, port))
     except OSError as exc:

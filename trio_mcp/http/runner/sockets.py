@@ -1,4 +1,4 @@
-"""The sockets on which a server listens."""
+"""Opens the sockets on which a server listens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def open_sockets(settings: ServerSettings) -> Iterator[list[Bound]]:
     inherited = inherited_descriptors()
     if inherited:
         logger.info(
-            "listening on the sockets of the service manager: %s", ", ".join(f"fd://{each}" for each in inherited)
+            "listening on sockets passed by the service manager: %s", ", ".join(f"fd://{each}" for each in inherited)
         )
     sockets = settings.bind(inherited)
     # The files of inherited sockets belong to the service manager, which may hand them over again.
@@ -48,7 +48,7 @@ def open_sockets(settings: ServerSettings) -> Iterator[list[Bound]]:
 
 
 def listeners_of(settings: ServerSettings, sockets: list[Bound], protocols: list[str]) -> tuple[list[Any], list[str]]:
-    """Return listeners on the sockets, and their URLs; over TLS, they offer ``protocols`` by ALPN (RFC 7301)."""
+    """Return listeners on the sockets, and the URLs; TLS listeners offer ``protocols`` by ALPN (RFC 7301)."""
     listeners: list[Any] = []
     urls: list[str] = []
     tls = settings.tls
@@ -62,8 +62,8 @@ def listeners_of(settings: ServerSettings, sockets: list[Bound], protocols: list
         listener: Any = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
         if scheme == "https":
             assert tls is not None
-            # https_compatible: browsers and many clients close without a TLS close_notify; HTTP marks the end of a body
-            # itself.
+            # https_compatible is needed because browsers and many other clients close without a TLS close_notify; HTTP
+            # itself marks the end of a body.
             listener = trio.SSLListener(listener, tls, https_compatible=True)
         listeners.append(listener)
         urls.append(_url(scheme, sock))

@@ -1,4 +1,4 @@
-"""The bytes of one connection, with a deadline for each wait."""
+"""Reads and writes the bytes of one connection, with a deadline for each wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trio_mcp.tls import accept_tls
 try:
     import fcntl
     import termios
-except ImportError:  # on Windows; `unread` is only for a runner that needs Linux
+except ImportError:  # Windows has no fcntl, but `unread` is only for a runner that needs Linux
     pass
 
 __all__ = ["MAX_RECEIVED", "PIECE", "Connections", "DeadlineStream", "RunnableConnection", "address", "lifetime"]
@@ -33,14 +33,15 @@ An arbitrary choice.
 """
 
 PIECE = 64 * 1024
-"""The largest piece of data, in bytes, that is sent within one write timeout. An arbitrary choice."""
+"""The maximum size, in bytes, of a piece of data that is sent within one write timeout. An arbitrary choice."""
 
-# This is written by hand, so that a connection over the limit needs no parser.
+# This response is written by hand, so that a connection over the limit needs no parser.
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
 
 
 class DeadlineStream:
-    """A connection's stream: no wait outlives its deadline, and nothing follows data that was cut off.
+    """A connection's stream: no wait outlives its deadline, and nothing is sent after data that could be sent only in
+    part.
 
     Args:
         stream: The stream: a socket's, or TLS over one.
@@ -63,12 +64,12 @@ class DeadlineStream:
         # Hypercorn sends both from the reader's task and from requests' tasks. Trio raises BusyResourceError for a
         # second sender, and data that is sent piece by piece must not be mixed with other data.
         self._sending = trio.Lock()
-        self._waiting = trio.CancelScope()  # around the reader's wait for the next bytes
+        self._waiting = trio.CancelScope()  # the scope of the reader's wait for the next bytes
         self._deadline = math.inf
 
     @property
     def socket(self) -> Any:
-        """The socket below the stream."""
+        """The socket that underlies the stream."""
         return (self.stream.transport_stream if self.tls else self.stream).socket
 
     async def shake_hands(self, timeout: float) -> bool:
@@ -119,7 +120,8 @@ class DeadlineStream:
 
     def unread(self) -> int:
         """Return how many bytes the system has received and still keeps, because they have not been read yet."""
-        # None of them are read: bytes that are read would have to be kept here, while the system keeps these already.
+        # The bytes are only counted: if they were read, they would have to be kept in this process, while the system
+        # keeps them already.
         count = array.array("i", [0])
         with contextlib.suppress(OSError, ValueError):  # the socket may be closed
             fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, count)
@@ -141,7 +143,7 @@ class DeadlineStream:
 
     async def _send(self, data: memoryview) -> bool:
         try:
-            self._sending.acquire_nowait()  # without the checkpoint of `acquire`
+            self._sending.acquire_nowait()  # unlike `acquire`, without a checkpoint
         except trio.WouldBlock:
             await self._sending.acquire()
         whole = False
@@ -151,16 +153,16 @@ class DeadlineStream:
             if not whole:
                 await trio.aclose_forcefully(self.stream)
 
-        # `finally` would not do: in a cancelled scope the forceful close would raise Cancelled and replace the
-        # exception that is being raised.
+        # `finally` can't be used: in a cancelled scope, the forceful close would raise Cancelled, which would replace
+        # the exception that is being raised.
         async with closing(end):
-            # BusyResourceError: another task is closing the stream, which does not take the lock.
+            # BusyResourceError means that another task is closing the stream, which does not take the lock.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
                 whole = await self._send_pieces(data)
         return whole
 
     async def _send_pieces(self, data: memoryview) -> bool:
-        """Send the data piece by piece, each with its own timeout, so that a large response may take long."""
+        """Send the data piece by piece, each with its own timeout, so that a large response has more time."""
         while data:
             with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
                 await self.stream.send_all(data[:PIECE])
@@ -187,7 +189,7 @@ class DeadlineStream:
 
 def address(name: Callable[[], Any]) -> tuple[str, int] | None:
     """Return a socket's own or its peer's address in ASGI's form; None for a Unix socket, or if the peer has gone."""
-    # A peer that has already gone has no address any more; its connection fails later by itself.
+    # A peer that has already gone has no address any more; reading from its connection fails later.
     try:
         found = name()
     except OSError:
@@ -270,7 +272,7 @@ async def lifetime(stream: Any) -> AsyncIterator[None]:
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the peer is gone
         except Exception as exc:
-            # There is no traceback in the log: a peer may be the cause, and could fill it.
+            # No traceback is logged, because a peer may be the cause, and could fill the log.
             logger.warning("an HTTP connection failed: %s", _said(exc))
 
 

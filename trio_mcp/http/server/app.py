@@ -54,13 +54,13 @@ from trio_mcp.types.versions import Era
 __all__ = ["HttpApp", "open_app"]
 
 MAX_TOOL_HEADERS = 10_000
-"""How many tools have their header parameters cached. An arbitrary choice.
+"""The maximum number of tools whose header parameters are cached. An arbitrary choice.
 
 Names of removed tools stay in the cache until it is cleared.
 """
 
 MAX_SEEN: Final = 256
-"""How many heads are remembered: those with at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` fields.
+"""How many heads are remembered, each with at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` fields.
 
 An arbitrary choice.
 """
@@ -118,7 +118,8 @@ class HttpApp:
                 "auth=ResourceServer(…), or leave out scopes=…"
             )
         assert (gate is None) == (options.settings["auth"] is None), "open_app makes both"
-        # This covers tools and the like that need scopes but are added only later.
+        # The check above can't cover tools and the like that are added later and need scopes, so their calls are
+        # checked one by one.
         run.permit = _none_granted if options.settings["auth"] is None else options.settings["auth"].permit
         self._gate = gate
         self._run = run
@@ -126,8 +127,8 @@ class HttpApp:
         self.options = options
         self._legacy = legacy_endpoint(run, options)
         self._websockets = WebSockets(run, options)
-        # Keyed by whether a connection arrived on a loopback address: by default, only those must use loopback host
-        # names, because a server that listens elsewhere has names that it doesn't know.
+        # The keys say whether a connection arrived on a loopback address. By default, only requests on such connections
+        # must use loopback host names, because a server that listens elsewhere has names that it doesn't know.
         self._settings = {local: self._judged_by(local) for local in (True, False)}
         self._seen = SeenHeads(options.settings["max_message_size"])
         self._exchanges: set[HttpExchange] = set()
@@ -161,11 +162,11 @@ class HttpApp:
             try:
                 headers = parameter_headers(schema)
             except ValueError as exc:
-                # Section Schema Extension: clients over HTTP must leave such a tool out of their list. This tells the
-                # author once; calls from clients that don't check are served without the headers.
+                # Section Schema Extension: clients over HTTP must leave such a tool out of their list. The log tells
+                # the author once; calls from clients that don't check the schema are served without the headers.
                 logger.error("modern clients can't call the tool %r over HTTP until its schema is fixed: %s", name, exc)
                 headers = ()
-            if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # most of these are removed tools
+            if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # most entries are for tools that have been removed
                 self._tool_headers.clear()
             self._tool_headers[name] = schema, headers
         return headers
@@ -197,18 +198,18 @@ class HttpApp:
             return
         # A head that is remembered has passed the rules, but its token still has to be checked.
         if self._gate is not None:
-            # The host is checked before the token: a foreign web page learns nothing else about the server.
+            # The host is checked before the token, so that a foreign web page learns nothing else about the server.
             refusal = (None if seen is not None else self._foreign(request)) or await self._gate.admit(request, answer)
             if refusal is not None:
                 await self._refuse(refusal, request, answer)
                 return
-        if seen is not None:  # only a POST for a message is ever remembered
+        if seen is not None:  # only the head of a POST that carries a message is ever remembered
             await self._post(request, answer, settings)
             return
         # The head is judged before the body is read, so that a refused request costs no memory.
         verdict = judge_head(request.method, request.headers, settings, self._finder(request))
         if isinstance(verdict, Refusal):
-            # A session that has ended may have left events in a store that outlives it.
+            # A session that has ended may have left events in a store that outlives it, and these can still be sent.
             if not await self._legacy.replay(verdict, request, answer):
                 await self._refuse(verdict, request, answer)
         elif verdict.kind == "message":
@@ -293,7 +294,7 @@ class HttpApp:
         return True
 
     async def _body(self, request: HttpRequest, answer: HttpAnswer, settings: RuleSettings) -> bytes | None:
-        """Read the body; None if the request was refused or the client has left."""
+        """Read and return the body, or return None if the request has been refused or the client has left."""
         try:
             return await request.body(settings.max_message_size, self._ledger, self.options.settings["body_timeout"])
         except NoRoom as exc:
@@ -301,7 +302,7 @@ class HttpApp:
         except BodyTooLarge:
             refusal = too_large(settings)
         except trio.TooSlowError:
-            text = f"the body took longer than body_timeout={self.options.settings['body_timeout']:g} seconds"
+            text = f"the body did not arrive within body_timeout={self.options.settings['body_timeout']:g} seconds"
             refusal = refuse(408, text)
         except ClientGone:
             return None
@@ -372,7 +373,7 @@ class HttpApp:
         elif request.path == options.settings["websocket_path"]:
             await self._upgrade(request, answer)
         elif (document := self._document(request)) is not None:
-            await answer.whole(200, document, (("cache-control", "max-age=3600"),))  # an arbitrary choice
+            await answer.whole(200, document, (("cache-control", "max-age=3600"),))  # the time is an arbitrary choice
         elif (allowed := self._legacy.method_at(request.path)) is not None:
             await self._legacy_path(allowed, request, answer)
         else:
@@ -390,7 +391,7 @@ class HttpApp:
         return auth.document(request.root + request.path)
 
     async def _upgrade(self, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a WebSocket on the connection of a request."""
+        """Serve a WebSocket on a request's connection, unless the request is refused."""
         refusal = (
             self._foreign(request) or await self._admit(request, answer) or await self._websockets.upgrade(request)
         )
@@ -400,7 +401,7 @@ class HttpApp:
     async def _open_websocket(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
         """Serve a WebSocket for which the ASGI server implements the protocol."""
         if self.options.settings["websocket_path"] is None:
-            await send({"type": "websocket.close"})  # before accepting: the ASGI server responds with 403
+            await send({"type": "websocket.close"})  # closing before accepting makes the ASGI server respond with 403
             return
         request = HttpRequest({**scope, "method": "GET"}, receive, Headers(scope["headers"]))
         refusal = self._foreign(request)
@@ -415,7 +416,7 @@ class HttpApp:
             # 2025-03-26 and later, Backwards Compatibility: a client that doesn't know which transport the server uses
             # posts `initialize` first, and a 4xx tells it to try HTTP+SSE.
             refusal: Refusal | None = refuse(
-                405, f"the method is not allowed here, only {allowed}", headers=(("Allow", allowed),)
+                405, f"only the method {allowed} is allowed at this path", headers=(("Allow", allowed),)
             )
         elif (refusal := self._foreign(request) or await self._admit(request, answer)) is None:
             if self._ending and allowed == "GET":  # a GET opens a session; POSTs may settle work under way
@@ -439,7 +440,9 @@ class HttpApp:
 
 def _none_granted(principal: Principal | None, needed: Collection[str]) -> Refusal | None:
     """Refuse whatever needs scopes, in place of `Protection.permit`, because no tokens are checked."""
-    return refuse(403, "this needs scopes, but the server checks no tokens: it has no auth=…") if needed else None
+    return (
+        refuse(403, "this request needs scopes, but the server checks no tokens: it has no auth=…") if needed else None
+    )
 
 
 @attrs.define(eq=False)
@@ -447,7 +450,7 @@ class SeenHeads:
     """A cache of the parsed heads of POSTs that have passed all rules: a client sends nearly the same head every time.
 
     Args:
-        max_length: The longest body that is accepted, in bytes.
+        max_length: The maximum size of a body, in bytes.
     """
 
     _max_length: int
@@ -480,10 +483,10 @@ class SeenHeads:
 
     def add(self, key: tuple[Any, ...]) -> None:
         """Remember the head of a POST that has passed all rules; do nothing if the key is empty."""
-        # The first two items are the method and the address.
+        # The first two items of the key are the method and the address.
         if not key or len(key) > 2 + MAX_SEEN_FIELDS:
             return
         if sum(len(name) + len(value) for name, value in key[2:]) <= MAX_SEEN_SIZE:
-            if len(self._seen) >= MAX_SEEN:  # a client can make up any number of heads
+            if len(self._seen) >= MAX_SEEN:  # the cache is bounded: a client can make up any number of heads
                 self._seen.clear()
             self._seen[key] = Headers(key[2:])

@@ -38,7 +38,7 @@ Owner: TypeAlias = tuple[str | None, str, str | None]
 """The `identity` of a `Principal`."""
 
 DRAINED = 1024 * 1024
-"""The most bytes of an unwanted body that are still read (arbitrary).
+"""The maximum number of bytes of an unwanted body that are still read (arbitrary).
 
 The operating system resets a connection that is closed with data unread, and the reset may destroy the response before
 the client has read it."""
@@ -46,8 +46,8 @@ the client has read it."""
 DRAIN_TIME = 1.0
 """Seconds that are allowed for reading the rest of an unwanted body (arbitrary)."""
 
-# 2026-07-28 `basic/transports/streamable-http`, Receiving Messages: X-Accel-Buffering keeps a proxy from holding events
-# back. So does no-transform, because a proxy that compresses would buffer.
+# X-Accel-Buffering keeps a proxy from holding events back (2026-07-28 `basic/transports/streamable-http`, Receiving
+# Messages). So does no-transform, because a proxy that compresses would buffer.
 OF_EVENTS: Final = (
     ("content-type", EVENTS),
     ("cache-control", "no-cache, no-transform"),
@@ -71,7 +71,7 @@ class Extras:
     """
 
     lingers = False
-    # These defaults are class attributes: there is one object for each request, and this saves an __init__.
+    # These defaults are class attributes, so that the object that is made for each request needs no __init__.
     _callback: Callable[[], object] | None = None
     _happened = False
 
@@ -99,7 +99,8 @@ class Extras:
     def call(self, callback: Callable[[], object] | None) -> None:
         """Set the function to call when the client leaves or the exchange ends; None removes it.
 
-        If that has happened already, the function is called now. This way, no task has to wait for ``http.disconnect``.
+        If the client has left or the exchange has ended already, the function is called now. A caller of this method
+        needs no task that waits for ``http.disconnect``.
         """
         self._callback = callback
         if callback is not None and self._happened:
@@ -123,7 +124,8 @@ class Ledger:
 
     Args:
         max_requests: How many requests may be under way at once, and how many bodies may be read at once.
-        max_bytes: How many bytes the requests may have in total, and likewise the bodies. A single one may have more.
+        max_bytes: How many bytes the requests may have in total, and likewise the bodies. A single request or body may
+            have more.
 
     Attributes:
         requests: How many requests are under way.
@@ -150,7 +152,7 @@ class Ledger:
         Raises:
             NoRoom: If there is no room for it.
         """
-        # A batch counts as the requests in it: otherwise max_requests would allow as many batches of any length.
+        # A batch counts as the requests in it: otherwise max_requests would allow that many batches of any length.
         requests = 1
         if type(message) is Batch:
             requests = sum(type(item) is Request for item in message.items)
@@ -159,8 +161,8 @@ class Ledger:
                 return CountedMessage(self, 0, 0)
             requests = 0  # of other notifications, only the bytes are counted
         if requests and self.requests + requests > self.max_requests:
-            raise NoRoom(f"max_requests={self.max_requests} would be exceeded: {self.requests} are under way")
-        # A single message may exceed the limit: max_message_size is the limit for one.
+            raise NoRoom(f"max_requests={self.max_requests} would be exceeded: {self.requests} requests are under way")
+        # A message may exceed this limit if no other is under way, because max_message_size limits a single message.
         if self.request_bytes and self.request_bytes + size > self.max_bytes:
             raise NoRoom(
                 f"max_request_bytes={self.max_bytes} would be exceeded: {self.request_bytes} bytes are under way"
@@ -219,13 +221,13 @@ class RequestBody:
             NoRoom: If too many bytes of bodies are being read.
         """
         ledger = self._ledger
-        # A piece is counted before it is checked: in the end `HttpRequest.body` subtracts `size`, refused pieces
-        # included.
+        # A piece is counted before it is checked, because `HttpRequest.body` subtracts the whole `size` in the end,
+        # including that of a refused piece.
         self.size += len(piece)
         ledger.body_bytes += len(piece)
         if self.size > self._limit:
             raise BodyTooLarge
-        # A single body may exceed max_bytes: its own limit bounds it.
+        # A body may exceed max_bytes if it is the only one, because its own limit bounds it.
         if ledger.bodies > 1 and ledger.body_bytes > ledger.max_bytes:
             raise NoRoom(f"the bodies that are being read exceed max_request_bytes={ledger.max_bytes}")
         self.pieces.add(piece)
@@ -256,7 +258,7 @@ class HttpRequest:
         permitted: Whether the scopes have been checked from the header fields alone, so that the message need not be.
     """
 
-    # These defaults are on the class, because most servers check no tokens.
+    # These defaults are class attributes, because most servers check no tokens and therefore never set them.
     principal: Principal | None = None
     owner: Owner | None = None
     clock: Callable[[], float]
@@ -275,8 +277,8 @@ class HttpRequest:
         self.path = below.rstrip("/") or "/"
         server = scope.get("server")
         # A dual-stack socket shows IPv4 addresses with this prefix (RFC 4291, section 2.5.5.2). For a Unix socket, ASGI
-        # gives its path and None as the port, and if the server doesn't know its address, nothing: both count as local,
-        # which is the stricter choice.
+        # gives the path, with None as the port; a server that doesn't know its address gives nothing. Both count as
+        # local, which is the stricter choice.
         host = str(server[0]).removeprefix("::ffff:") if server and server[1] is not None else "::1"
         self.is_local = host == "::1" or host.startswith("127.")
         self.extras: Extras | None = scope.get("extensions", {}).get(EXTRAS)
@@ -295,10 +297,10 @@ class HttpRequest:
             BodyTooLarge: If it has more than ``limit`` bytes; the rest is left unread.
             NoRoom: If too many bodies, or too many bytes of bodies, are being read.
             ClientGone: If the client has left.
-            trio.TooSlowError: If it took too long.
+            trio.TooSlowError: If the body took too long to arrive.
         """
         if ledger.bodies >= ledger.max_requests:
-            raise NoRoom(f"max_requests={ledger.max_requests} bodies are being read")
+            raise NoRoom(f"max_requests={ledger.max_requests} would be exceeded: {ledger.bodies} bodies are being read")
         extras = self.extras
         event = None if extras is None else extras.receive_nowait()
         first = b"" if event is None else self._piece_of(event)
@@ -318,7 +320,7 @@ class HttpRequest:
                     while not self._complete:
                         body.add(await self._next())
         finally:
-            # Other bodies need the room, even if the client has left half-way or the exchange was cancelled.
+            # The room is released for other bodies, even if the client has left half-way or the exchange was cancelled.
             ledger.bodies -= 1
             ledger.body_bytes -= body.size
         return body.pieces.joined()
@@ -327,7 +329,7 @@ class HttpRequest:
         """Read the rest of an unwanted body, within `DRAINED` bytes and `DRAIN_TIME`, unless the runner does so."""
         if self.extras is not None and self.extras.lingers:
             return
-        # This is bounded, because a client could send without end. Beyond the bounds the connection is reset.
+        # The reading is bounded, because a client could send without end. Beyond the bounds, the connection is reset.
         left = DRAINED
         with trio.move_on_after(DRAIN_TIME):
             while not self._complete and left > 0:
@@ -347,7 +349,7 @@ class HttpRequest:
         return body
 
     async def gone(self) -> None:
-        """Wait until the client has left. Only one task may do that, after the body has been read."""
+        """Wait until the client has left. Only one task may call this, and only once the body has been read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -373,13 +375,13 @@ class HttpAnswer:
 
     async def whole(self, status: int, body: bytes = b"", fields: Fields = ()) -> None:
         """Send a response in one piece. The body is JSON unless the fields say otherwise."""
-        # These are set before sending: the end of the exchange also calls the callback for a client that leaves, which
-        # checks `finished` to distinguish the two.
+        # Both flags are set before sending, because the end of the exchange also calls the callback for a client that
+        # leaves. The callback checks `finished` to tell the two apart.
         self.started = self.finished = True
         given = [*self.fields, *fields]
         if status != 204:  # RFC 9110, section 8.6: no Content-Length with 204
             given.append(("content-length", str(len(body))))
-        # Refusals and plain texts have a content type of their own.
+        # Refusals and plain texts bring a content type of their own, which is kept.
         for name, _ in given:
             if name.lower() == "content-type":
                 break
@@ -415,6 +417,6 @@ class HttpAnswer:
     async def finish(self, data: bytes = b"") -> None:
         """End the stream, if it was started, with a last piece; calling this again does nothing."""
         if self.started and not self.finished:
-            # This is set before sending, as in `whole`: a second call during the wait must not send a second end.
+            # The flag is set before sending, as in `whole`: a second call during the wait must not send a second end.
             self.finished = True
             await self._send({"type": "http.response.body", "body": data})

@@ -24,7 +24,7 @@ NOT_RUNNING = (
     "`hypercorn -k trio module:app`; if it is mounted in another application, start it in that application's lifespan, "
     "for example with `FastAPI(lifespan=app.lifespan)`; or serve it inside `async with app:`"
 )
-ELSEWHERE = "this application runs in another thread, or in another run of Trio: start it where it is served"
+ELSEWHERE = "this application is running in another thread, or in another run of Trio: start it where it is served"
 RUNNING = "this application is already running: make another with `server.asgi_app()`, or start this one only once"
 
 
@@ -46,11 +46,12 @@ class AsgiApp:
     def __init__(self, server: Runnable, options: HttpOptions) -> None:
         self.options = options
         self._server = server
-        # The construct that ends the run; None if the application is not running.
+        # The `async with` block or the lifespan will end the run; None if the application is not running.
         self._owner: Literal["block", "lifespan"] | None = None
         self._block: contextlib.AbstractAsyncContextManager[None] | None = None
         self._app: HttpApp | None = None
-        # Identifies the run of Trio: a call from another one, or from another thread, would corrupt the sessions.
+        # The run of Trio in which the application runs: a call from another one, or from another thread, would corrupt
+        # the sessions.
         self._token: trio.lowlevel.TrioToken | None = None
 
     async def __aenter__(self) -> Self:
@@ -123,17 +124,18 @@ class AsgiApp:
     def _is_here(self) -> bool:
         try:
             return trio.lowlevel.current_trio_token() is self._token
-        except RuntimeError:  # not on Trio at all
+        except RuntimeError:  # this call does not come from Trio
             return False
 
     def _obstacle(self) -> str | None:
-        """Return why the application can't be started here; None if it can."""
+        """Return why the application can't be started here, or None if it can."""
         return _no_trio() or (None if self._owner is None else RUNNING)
 
     async def _live(self, receive: ReceiveCallable, send: SendCallable) -> None:
         """Run the server from ``lifespan.startup`` to ``lifespan.shutdown``, in the task of the ASGI server."""
-        await receive()  # only a startup can come first
-        # Inside `async with app:` the block decides: an ASGI server must not end an application that others may serve.
+        await receive()  # the first event can only be lifespan.startup
+        # Inside `async with app:` the block ends the run: an ASGI server must not end an application that others may
+        # serve.
         owned = self._owner == "block" and self._app is not None and self._is_here()
         stage = "startup"
         failure = None if owned else self._obstacle()
@@ -144,7 +146,8 @@ class AsgiApp:
                     stage = "shutdown"
                     await receive()
             except Exception as exc:
-                # Whatever fails, the server can't continue: this ends the ASGI server as well.
+                # Whatever has failed, the application can't continue, so the failure is reported to the ASGI server,
+                # which then ends, too.
                 logger.error("the application failed at its %s", stage, exc_info=exc)
                 failure = f"{type(exc).__name__}: {exc}"
         if failure is None:
@@ -154,12 +157,12 @@ class AsgiApp:
 
     async def _refuse(self, kind: str, send: SendCallable) -> NoReturn:
         """Tell the client why this call can't be served, and raise an exception, which the ASGI server logs."""
-        # Nothing here needs Trio: the call may come from an ASGI server on asyncio.
+        # Nothing in this function needs Trio, because the call may come from an ASGI server on asyncio.
         text = _no_trio() or (NOT_RUNNING if self._app is None else ELSEWHERE)
         if kind == "http":
             await HttpAnswer(send).whole(503, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
         else:
-            await send({"type": "websocket.close"})  # before accepting: the ASGI server responds with 403
+            await send({"type": "websocket.close"})  # closing before accepting makes the ASGI server respond with 403
         raise RuntimeError(text)
 
 

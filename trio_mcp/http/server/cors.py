@@ -34,7 +34,7 @@ EXPOSED: Final = (SESSION_ID, PROTOCOL_VERSION, "DPoP-Nonce", "Retry-After", "WW
 PARAMETER: Final = "mcp-param-"
 """The prefix of headers made from tool arguments: tools choose the names, so the list in a preflight is echoed."""
 MAX_PARAMETERS = 50
-"""How many header names with this prefix the response to a preflight repeats at most (arbitrary)."""
+"""The maximum number of ``Mcp-Param-*`` names that the response to a preflight repeats (arbitrary)."""
 
 
 def is_preflight(request: HttpRequest) -> bool:
@@ -49,7 +49,7 @@ def is_preflight(request: HttpRequest) -> bool:
 
 def cors_fields(origin: str) -> list[tuple[str, str]]:
     """Return the headers that every response to an allowed origin carries."""
-    # The origin is named instead of "*", because not every origin is allowed. The caller has checked this one.
+    # The origin, which the caller has checked, is named instead of "*", because not every origin is allowed.
     return [
         ("Access-Control-Allow-Origin", origin),
         ("Access-Control-Expose-Headers", ", ".join(EXPOSED)),
@@ -59,15 +59,17 @@ def cors_fields(origin: str) -> list[tuple[str, str]]:
 
 def preflight_fields(request: HttpRequest) -> list[tuple[str, str]]:
     """Return the additional headers of the response to a preflight."""
-    # Mcp-Param-* names come from the tools' schemas, so they can't be listed in advance.
+    # The names of Mcp-Param-* headers come from the tools' schemas, so they can't be listed in advance: those that the
+    # browser asks for are allowed.
     wanted = (request.headers.get("Access-Control-Request-Headers") or "").split(",")
     parameters = [name.strip() for name in wanted if name.strip().lower().startswith(PARAMETER)]
     fields = [
         ("Access-Control-Allow-Methods", "GET, POST, DELETE"),
         ("Access-Control-Allow-Headers", ", ".join([*ALLOWED, *parameters[:MAX_PARAMETERS]])),
-        ("Access-Control-Max-Age", "600"),  # seconds (arbitrary)
+        ("Access-Control-Max-Age", "600"),  # in seconds; an arbitrary choice
     ]
-    # Chromium asks for this when a public page calls a server in a private network (Private Network Access draft).
+    # Chromium sends Access-Control-Request-Private-Network if a public page calls a server in a private network
+    # (Private Network Access draft).
     if request.headers.get("Access-Control-Request-Private-Network") == "true":
         fields.append(("Access-Control-Allow-Private-Network", "true"))
     return fields

@@ -35,14 +35,14 @@ class LegacyEndpoint:
     This base class, which is used if the folder ``legacy`` is missing, serves nothing.
     """
 
-    # `post`, `get` and `delete` of this class are never called: if no legacy revision is served, the rules have refused
-    # such requests before.
+    # `post`, `get` and `delete` of this class are never called: if no legacy revision is served, the transport's rules
+    # have already refused such requests.
 
     served = False
     """Whether the legacy era is served."""
 
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
-        """Return the revision of a session; a refusal with status 404 if it is unknown or has ended.
+        """Return the revision of a session, or a refusal with status 404 if it is unknown or has ended.
 
         Args:
             session_id: The id of the session.
@@ -72,7 +72,7 @@ class LegacyEndpoint:
         """Fail the call for which a malformed response was meant."""
 
     def method_at(self, path: str) -> str | None:
-        """Return the HTTP method that a path of HTTP+SSE accepts; None if nothing is served there."""
+        """Return the HTTP method that a path of HTTP+SSE accepts, or None if nothing is served there."""
         return None
 
     async def serve_at(
@@ -97,7 +97,7 @@ class LegacyEndpoint:
 
 def no_room(exc: NoRoom) -> Refusal:
     """Return the refusal of a message for which there is no room."""
-    return _later(f"too much at once: {exc}; try again later")
+    return _later(f"the server has too much work under way: {exc}; try again later")
 
 
 def ending() -> Refusal:
@@ -106,7 +106,7 @@ def ending() -> Refusal:
 
 
 def _later(text: str) -> Refusal:
-    # One second is arbitrary.
+    # One second is an arbitrary choice.
     return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "1"),))
 
 
@@ -120,6 +120,7 @@ def legacy_endpoint(run: HostedRun, options: HttpOptions) -> LegacyEndpoint:
         if options.settings["sse_path"] is not None:
             raise RuntimeError(f"sse_path needs {LEGACY}, which is not installed")
         return LegacyEndpoint()
-    # The module is imported by its name: it imports this one, so an import statement would be circular.
+    # The module is imported by its name rather than with an import statement, which would be circular: that module
+    # imports this one.
     endpoint: LegacyEndpoint = importlib.import_module(f"{LEGACY}.endpoint").Endpoint(run, options)
     return endpoint

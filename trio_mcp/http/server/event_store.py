@@ -44,8 +44,8 @@ class EventStore(Protocol):
     clients get an error. Events that one `append` could not store are appended again, separately for each stream.
     """
 
-    # The methods are abstract although this is a protocol: a subclass that lacks one can't be instantiated, instead of
-    # failing when a stream breaks.
+    # The methods are abstract although this is a protocol, so that a subclass that lacks one fails when it is
+    # instantiated rather than when a stream breaks.
     @abc.abstractmethod
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         """Store all the events, or none. An event that is already stored stays as it is.
@@ -55,11 +55,11 @@ class EventStore(Protocol):
 
     @abc.abstractmethod
     async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
-        """Return the events of a stream after the one with this number, in order: all of them, or at least the first.
+        """Return the events of a stream after the event ``number``, in order: all later events, or at least the first.
 
         Raises:
-            EventsLost: If the next event is no longer stored; also if there is no later event and the one with that
-                number is not stored either, because nothing is known about the stream then.
+            EventsLost: If the next event is no longer stored; also if neither a later event nor the event ``number`` is
+                stored, because nothing is known about the stream then.
         """
 
     @abc.abstractmethod

@@ -57,10 +57,10 @@ class HttpExchange:
         self._may_stream = may_stream
         self._keep_alive = keep_alive
         self._last: Response | ErrorResponse | None = None
-        self._cut: str | None = None  # why no response will be sent
+        self._cut: str | None = None  # the reason why no response will be sent, if there is one
         self._gone = False
         self._over: trio.Event | None = None
-        # The stream is made for the first notification: most requests have none, and so need no second task.
+        # The stream is made when the first notification is sent: most requests have none, and so need no second task.
         self._stream: ResponseStream | None = None
         self._failure: Exception | None = None
 
@@ -72,9 +72,10 @@ class HttpExchange:
         hooks = self._hooks = self._run.exchange(self, incoming, accepted.client)
         gone = request.extras
         try:
-            # Neither a `Peer` nor `Handlers` is needed: a single request has nothing to queue behind, and only one id.
+            # Neither a `Peer` nor `Handlers` is needed, because a single request has nothing to queue behind, and its
+            # id can't clash.
             context, outcome = begin(incoming, hooks)
-            if outcome is not None:  # a ping, an error, server/discover
+            if outcome is not None:  # a ping, an error and server/discover need no handler
                 await self._settle(incoming, outcome)
             elif gone is not None:
                 gone.call(self._client_left)
@@ -123,7 +124,7 @@ class HttpExchange:
                 incoming.scope.cancel(why)  # `begin` has made the scope, before the first wait
 
     async def end_at(self, deadline: float) -> None:
-        """Wait until a deadline on Trio's clock; then respond to a request that would last forever, and end it."""
+        """At a deadline on Trio's clock, respond to a request that would last forever, and end the exchange."""
         await trio.sleep_until(deadline)
         if self._hooks is not None:
             await self._hooks.end_listening()
@@ -174,15 +175,16 @@ class HttpExchange:
             await self._stream.room()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
-        # Requests of the server are never put here: in the modern era they are part of a result (input rounds). Neither
-        # is the response, which goes to `_settle`.
+        # The server's requests are never passed to this method: in the modern era they are part of a result (input
+        # rounds). Nor is the response, which goes to `_settle`.
         given = message.message
         if not isinstance(given, Notification) or not self._may_stream or self._cut is not None:
             return
         data, _ = encode_or_replace(given)
         if data is not None:
             if self._stream is None:
-                # The task runs in the run's nursery: a nursery for each request would cost time even without a stream.
+                # The task runs in the run's nursery, because a nursery for each request would cost time even without a
+                # stream.
                 self._stream = ResponseStream()
                 self._run.nursery.start_soon(self._write_stream, self._stream)
             self._stream.put(data, given, message.urgent)
@@ -224,7 +226,7 @@ class HttpExchange:
                     if silence.cancelled_caught:
                         await answer.send(COMMENT)
         except Exception as exc:
-            # If it were raised here, it would end the whole run, because this task is in the run's nursery.
+            # An exception raised here would end the whole run, because this task is in the run's nursery.
             self._failure = exc
             self.end(f"the stream failed: {exc}")
         finally:
@@ -253,7 +255,7 @@ class ResponseStream:
 
     async def room(self) -> None:
         """Wait until there is room for another notification."""
-        # This is a loop because another sender may take the place before the one that is woken.
+        # The wait is repeated if another sender has taken the free place before the task that was woken.
         while not self.has_room:
             await self._taken.park()
 
@@ -265,10 +267,10 @@ class ResponseStream:
             self._changed.unpark()
 
     def take(self) -> bytes | None:
-        """Return the next notification, and remove it; None if nothing is waiting."""
+        """Remove and return the next notification, or return None if nothing is waiting."""
         data = self.waiting.take()
         if data is not None:
-            # The place is free already: the write may take a long time.
+            # The place counts as free before the notification is written, because writing may take a long time.
             self.has_room = True
             self._taken.unpark()
         return data

@@ -56,7 +56,7 @@ class Gate:
         headers.drop(CREDENTIALS)
         request.principal, request.owner, request.clock = principal, principal.identity, self._clock
         request.metadata = {"headers": headers, "principal": principal}
-        # These may contain, for example, a new nonce for DPoP.
+        # The fields may contain, for example, a new nonce for DPoP.
         if outcome.fields and answer is not None:
             answer.fields += outcome.fields
         needed = NO_SCOPES
@@ -71,10 +71,10 @@ class Gate:
         return self._permit(principal, needed)
 
     def _named(self, headers: Headers) -> frozenset[str] | None:
-        """Return the scopes needed for the operation that the header names; None if no operation is named."""
-        # If the message claims to be modern, the rules compare these headers with the body. The value of a field that
-        # was sent twice has a comma, and so names no known operation. For a legacy message no rule compares them: the
-        # headers could name an open operation, and the body a protected one.
+        """Return the scopes needed for the operation that the header names, or None if it names none."""
+        # These headers can be trusted only if the message claims to be modern, because then the rules compare them with
+        # the body. The headers of a legacy message could name an open operation, and its body a protected one. A field
+        # that was sent twice has a comma in its value, and so names no known operation.
         if (headers.get(PROTOCOL_VERSION) or LEGACY_REVISIONS[0]) in LEGACY_REVISIONS:
             return None
         method, given = headers.get(METHOD) or "", headers.get(NAME)
@@ -82,14 +82,14 @@ class Gate:
         if parameter is None or given is None:
             return None
         try:
-            # A value that can't be decoded names nothing, and the rules refuse it when the body is known.
+            # A value that can't be decoded names no operation, and the rules refuse it once the body has been read.
             return self._served.needed_scopes(method, {parameter: decode_value(given)})
         except ValueError:
             return None
 
     def judge(self, request: HttpRequest, accepted: Accept) -> Refusal | None:
         """Check the scopes of an admitted POST, unless its header was enough for that; return the refusal, if any."""
-        # The era is that of the message: unless it is modern, nothing has compared the body with the head.
+        # `accepted.era` is the era of the message. Unless it is modern, no rule has compared the body with the header.
         if request.permitted and (accepted.era is Era.MODERN or not self._served.scoped):
             return None
         return self.judge_message(request, accepted.message)
@@ -104,7 +104,7 @@ class Gate:
                 needed |= self._served.needed_scopes(item.method, item.params or {})
         assert request.principal is not None
         refusal = self._permit(request.principal, needed)
-        # A batch has no id that the refusal could name.
+        # The refusal of a batch names no id, because a batch has none.
         if refusal is not None and type(message) is Request:
             return attrs.evolve(refusal, error=attrs.evolve(refusal.error, id=message.id))
         return refusal

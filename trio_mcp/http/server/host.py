@@ -22,8 +22,8 @@ from trio_mcp.session.sink import SessionSink, Sink
 __all__ = ["ExchangeSink", "Hooks", "HostedClient", "HostedRun", "HostedServer", "Runnable"]
 
 
-# These are protocols instead of the classes of `trio_mcp.server`: that package imports this one in order to serve over
-# HTTP, and imports must go one way only.
+# The classes of `trio_mcp.server` are described by protocols rather than imported, because that package imports this
+# one in order to serve over HTTP, and imports must go one way only.
 
 
 class ExchangeSink(Sink, Protocol):
@@ -110,7 +110,7 @@ class HostedRun(Protocol):
         """A function for each endpoint that serves the run, which returns the statistics of the endpoint."""
 
     permit: Callable[[Principal, Collection[str]], Refusal | None] | None
-    """Checks the scopes of requests for which this has not been done before; see `Protection.permit`."""
+    """Checks the scopes of requests that have not been checked before; see `Protection.permit`."""
 
     @property
     def exchanges(self) -> set[Any]:

@@ -25,7 +25,8 @@ _SECONDS = partial(Default, check=check_seconds)
 _COUNT = partial(Default, check=check_count)
 
 
-# This runs before the check, so it must accept any value. `HttpRequest.path` has no trailing slash either.
+# This function runs before the check, so it must accept any value. It removes trailing slashes, because
+# `HttpRequest.path` has none.
 def _without_end(path: Any) -> Any:
     return path.rstrip("/") or "/" if isinstance(path, str) and path.startswith("/") else path
 
@@ -53,7 +54,7 @@ class HttpSettings(TypedDict, total=False):
     """The settings of an HTTP endpoint. Each has a safe default.
 
     Attributes:
-        path: The path of the MCP endpoint; None for no endpoint there. Trailing slashes of paths are ignored.
+        path: The path of the MCP endpoint; None disables it. Trailing slashes of paths are ignored.
         health_path: The path at which a GET gets a 200, or a 503 while the server is ending; None disables it.
         allowed_hosts: Names, with or without a port, by which the server may be reached; ``["*"]`` for any. The default
             is the loopback names for a connection to a loopback address, and any name otherwise.
@@ -62,7 +63,7 @@ class HttpSettings(TypedDict, total=False):
             origin other than the server's also need ``cors``.
         cors: Whether to tell browsers that pages of the ``allowed_origins`` may call and read the responses.
         sse_path: The path at which clients of 2024-11-05 (HTTP+SSE) open their stream; None disables it.
-        message_path: The path to which those clients post their messages.
+        message_path: The path to which clients of HTTP+SSE post their messages.
         websocket_path: The path at which clients open a WebSocket; it may be that of the endpoint. None disables it.
         stateless: Keep no sessions in the legacy era: every POST stands alone, and the server can't send requests to
             the client.
@@ -99,7 +100,7 @@ class HttpSettings(TypedDict, total=False):
             needs the extra ``fast``.
     """
 
-    # The path of the specification's own example (`basic/transports`, Streamable HTTP).
+    # The default is the path in the specification's own example (`basic/transports`, Streamable HTTP).
     path: Annotated[str | None, _PATH("/mcp")]
     health_path: Annotated[str | None, _PATH("/health")]
     allowed_hosts: Annotated[Sequence[str] | None, Default()]
@@ -163,9 +164,11 @@ class HttpOptions:
         if websocket is not None and websocket != endpoint:
             paths.append(websocket)
         if len(set(paths)) < len(paths):
-            raise ValueError(f"paths must be distinct, got {', '.join(paths)}")
+            raise ValueError(f"the paths of a server must be distinct, got {', '.join(paths)}")
         if endpoint is None and sse is None and websocket is None:
-            raise ValueError("path, sse_path and websocket_path are None, so nothing would be served: set one of them")
+            raise ValueError(
+                "path, sse_path and websocket_path are None, so nothing would be served: set at least one of them"
+            )
         self.guard(local=True)  # raises for a wrong host or origin now instead of at the first request
 
     @property

@@ -50,14 +50,14 @@ class Protection(Protocol):
         """Return a context manager that yields the guard; tasks that it starts end with the block."""
 
     def document(self, path: str) -> bytes | None:
-        """Return the metadata that is served at a path of the origin, as JSON; None if none is served there.
+        """Return the metadata that is served at a path of the origin, as JSON, or None if none is.
 
         Args:
             path: The path from the root of the origin, even if the application is mounted below it.
         """
 
     def permit(self, principal: Principal, needed: Collection[str]) -> Refusal | None:
-        """Return the refusal, with a challenge, of a request that needs these scopes; None if they are granted.
+        """Return the refusal, with a challenge, of a request that needs these scopes, or None if they are granted.
 
         The scopes that every request needs are added to them.
         """

@@ -32,7 +32,7 @@ class HttpStatistics:
         ending: Whether new work is refused because the server is ending.
     """
 
-    # All have defaults, because the legacy endpoint fills in the fields of its sessions, and `HttpApp` the others.
+    # All fields have defaults, because the legacy endpoint fills in those of its sessions, and `HttpApp` the others.
     sessions: int = 0
     idle_sessions: int = 0
     sse_sessions: int = 0

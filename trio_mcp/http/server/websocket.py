@@ -37,11 +37,11 @@ __all__ = ["WebSockets", "wants_websocket"]
 # client to come back.
 ENDING: Final = CloseCause(CloseReason.SERVICE_RESTART, "the server is ending")
 FULL: Final = CloseCause(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try again later")
-EXPIRED: Final = CloseCause(3000, "the token has expired; come back with a new one")
+EXPIRED: Final = CloseCause(3000, "the token has expired; reconnect with a new one")
 FAILED: Final = CloseCause(CloseReason.INTERNAL_ERROR, "the session failed")
 
-# trio-websocket reads this head in place of the client's, which has been checked already: only the key matters. Some
-# heads that HTTP allows would make trio-websocket fail.
+# trio-websocket reads this head in place of the client's, because some heads that HTTP allows would make it fail. Only
+# the key matters: the client's head has been checked already.
 HEAD: Final = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Protocol: mcp\r\nSec-WebSocket-Key: %s\r\n\r\n"
@@ -81,13 +81,17 @@ class WebSockets:
     # --- by the handshake -----------------------------------------------------------------------------------------
 
     async def upgrade(self, request: HttpRequest) -> Refusal | None:
-        """Serve a WebSocket on the connection of a request until its end, or return why it is refused."""
+        """Serve a WebSocket on a request's connection until the WebSocket closes.
+
+        Returns:
+            The refusal of the request, or None if a WebSocket was served.
+        """
         refusal = self._judge(request) or (ending() if self._ending else None)
         if refusal is not None:
             return refusal
         if request.extras is None:
             return refuse(501, "this server can't serve a WebSocket on this kind of connection")
-        # From here on no HTTP response can be sent, so every refusal has to come before.
+        # After this no HTTP response can be sent, so every refusal has to come before.
         raw, read = await request.extras.take_over()
         note_status(request.scope, 101)
         options = self._options
@@ -108,7 +112,7 @@ class WebSockets:
             options.settings["body_timeout"],
         )
         async with background_nursery() as nursery:
-            # The handshake can fail only because the client has left.
+            # The handshake can fail only because the client has left, so no response is needed then.
             if await socket.open(partial(_accept, stream), nursery) is None:
                 await self._serve(socket, request)
         return None
@@ -117,9 +121,9 @@ class WebSockets:
         headers = request.headers
         # HTTP/1.0 has no Upgrade, and over HTTP/2 a WebSocket begins with a CONNECT (RFC 8441).
         if request.method != "GET" or not _is_handshake(headers) or request.scope.get("http_version") != "1.1":
-            text = "only WebSockets are served at this path: a client's URL begins with ws:// or wss://"
+            text = "only WebSockets are served at this path: use a URL that begins with ws:// or wss://"
             if headers.get("Sec-WebSocket-Key") is not None:
-                text = "a WebSocket needs HTTP/1.1, and a proxy that passes on the fields Upgrade and Connection"
+                text = "a WebSocket needs HTTP/1.1 and the fields Upgrade and Connection, which any proxy must pass on"
             return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))
         # The refusal has to name the supported version (RFC 6455, section 4.4).
         if headers.get("Sec-WebSocket-Version") != "13":
@@ -149,7 +153,8 @@ class WebSockets:
         event: Mapping[str, Any] = {}
         with trio.move_on_after(self._options.settings["head_timeout"]):
             event = await receive()
-        # Before that event nothing may be sent. It is missing if the time is up or the client has left.
+        # Nothing may be sent before the event websocket.connect. It is missing if the time is up or the client has
+        # left.
         if event.get("type") != "websocket.connect":
             return
         refusal = refusal or _without_subprotocol(scope.get("subprotocols", ())) or (ending() if self._ending else None)
@@ -162,7 +167,7 @@ class WebSockets:
     # --- the session ----------------------------------------------------------------------------------------------
 
     async def _serve(self, socket: Socket, request: HttpRequest) -> None:
-        # This is checked again, because the server may have begun to end during the handshake.
+        # `_ending` is checked again, because the server may have begun to end during the handshake.
         if self._ending or self._count >= self._options.settings["max_sessions"]:
             await socket.close(*(ENDING if self._ending else FULL))
             await socket.hang_up()
@@ -211,11 +216,12 @@ class WebSockets:
 
 @contextlib.asynccontextmanager
 async def _opening(link: WebSocketLink) -> AsyncIterator[Link]:
-    # Unless it fails, a session ends only because the client leaves, the server ends or the token expires.
+    # Unless it fails, a session ends because the client leaves, or because the server ends or the token expires, for
+    # which the link's farewell has been set.
     async with link.running() as channels:
         try:
             yield channels
-        # A cancellation means that the server ends, which is the default farewell.
+        # A cancellation is not caught: it means that the server is ending, as the default farewell says.
         except Exception:
             link.farewell = FAILED
             raise
@@ -224,7 +230,7 @@ async def _opening(link: WebSocketLink) -> AsyncIterator[Link]:
 async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[HostedClient]) -> None:
     await trio.sleep_until(deadline)
     link.farewell = EXPIRED
-    for session in sessions:  # one, or none yet
+    for session in sessions:  # there is one session, or none yet
         session.ending = True
         await _end(session)
 
@@ -271,8 +277,8 @@ class AsgiSocket:
         if text is None:
             await self._give_up(CloseCause(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
         data = (text or "").encode()
-        # This check is late, because the ASGI server has the whole message in memory by now: only the server's own
-        # limit can prevent that.
+        # The size is checked only now, because the ASGI server already has the whole message in memory: only that
+        # server's own limit can prevent this.
         if len(data) > self._limit:
             await self._give_up(too_big(self._limit))
         return data
@@ -289,7 +295,8 @@ class AsgiSocket:
 
     async def close(self, code: int, reason: str) -> None:
         if not self._closed:
-            # This is set before the send: ASGI does not allow the application to close again while this waits.
+            # The flag is set before the send, because ASGI does not allow the application to close again while the send
+            # waits.
             self._closed = True
             with contextlib.suppress(Ended):
                 await self._try({"type": "websocket.close", "code": int(code), "reason": reason})
@@ -314,7 +321,7 @@ async def _accept(stream: WatchedStream, nursery: trio.Nursery) -> WebSocketConn
 def _without_subprotocol(offered: Any) -> Refusal | None:
     if SUBPROTOCOL in offered:
         return None
-    return refuse(400, f"MCP over a WebSocket needs the subprotocol {SUBPROTOCOL!r}, which was not offered")
+    return refuse(400, f"MCP over a WebSocket needs the subprotocol {SUBPROTOCOL!r}, which the client did not offer")
 
 
 async def _refuse(refusal: Refusal, may_respond: bool, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:

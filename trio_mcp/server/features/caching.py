@@ -1,4 +1,4 @@
-"""Cache hints: how long clients may cache a result, and for whom (`server/utilities/caching`)."""
+"""Defines cache hints: how long clients may cache a result, and for whom (`server/utilities/caching`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 
 __all__ = ["MAX_TTL", "CacheHint", "CacheHints", "checked_hint", "checked_hints"]
 
-# An arbitrary limit: a year, as is usual for max-age. Its milliseconds are exact in any JSON parser (less than 2**53).
+# The limit is an arbitrary choice: a year, as is usual for max-age. In milliseconds it is less than 2**53, and so exact
+# in any JSON parser.
 MAX_TTL = 365 * 24 * 3600.0
 """The longest time to live, in seconds."""
 
@@ -42,7 +43,7 @@ class CacheHint:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the fields to add to a result, with ``ttlMs`` in whole milliseconds."""
-        # Rounded, as `ttlMs` is an integer (`server/utilities/caching`).
+        # The value is rounded, because `ttlMs` is an integer (`server/utilities/caching`).
         return {"ttlMs": round(self.ttl * 1000), "cacheScope": self.scope}
 
 
@@ -65,7 +66,7 @@ def checked_hints(given: CacheHints | None) -> dict[str, dict[str, Any]]:
         ValueError: If the results of a method can't be cached.
     """
     # The modern era requires these fields in the results, so each cacheable method has them even without a hint. The
-    # method table says which methods are cacheable, so a new revision needs no change here.
+    # method table says which methods are cacheable, so a new revision needs no change in this function.
     wire = {
         method: CacheHint().to_wire() for method, spec in methods_of(MODERN_REVISIONS[-1]).items() if spec.cacheable
     }

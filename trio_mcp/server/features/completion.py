@@ -1,4 +1,4 @@
-"""Completion: suggestions for arguments of prompts and variables of templates (`server/utilities/completion`)."""
+"""Suggests values for arguments of prompts and variables of templates (`server/utilities/completion`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Completer:
 
     def bind(self, value: str, arguments: Mapping[str, str], context: ServedContext[Any] | None) -> Call:
         """Bind the text so far and the other arguments to the function."""
-        # A function with one parameter gets only the text.
+        # `zip` stops at the shorter one, so a function with one parameter gets only the text.
         return self.function.bind(dict(zip(self.parameters, (value, dict(arguments)), strict=False)), context)
 
 
@@ -53,7 +53,7 @@ class CompletionFeature:
         self._resources = resources
         self._completers: dict[tuple[str, str, str], Completer] = {}
         self._mounted: list[CompletionFeature] = []
-        self._offered = False  # never reset: clients that have seen the capability rely on it
+        self._offered = False  # never reset, as clients that have seen the capability rely on it
 
     def __len__(self) -> int:
         return len(self._completers)
@@ -63,8 +63,9 @@ class CompletionFeature:
         return {"completions": {}} if rules_of(revision).completions_capability and self.can_complete() else {}
 
     def can_complete(self) -> bool:
-        """Return whether anything can be completed, here or in a mounted server."""
-        # Prompts with choices are completed without a function, so any new prompt may make the capability necessary.
+        """Return whether this server, or a mounted one, can complete anything."""
+        # Prompts with choices are completed without a completion function, so any new prompt may make the capability
+        # necessary.
         if not self._offered and any(prompt.choices for prompt in self._prompts.registry):
             self._offered = True
         return self._offered or any(each.can_complete() for each in self._mounted)
@@ -80,8 +81,8 @@ class CompletionFeature:
         if not callable(function):
             raise TypeError(f"a completion must be a function, got {type(function).__name__}")
         what = f"the completion of {argument!r}"
-        # Prompts may be added after their completions, so only an existing prompt can be checked here. A template
-        # names its variables itself, so its completions can always be checked.
+        # Prompts may be added after their completions, so the argument can be checked only if the prompt already
+        # exists. A template names its variables itself, so its completions can always be checked.
         if prompt is not None:
             key = ("ref/prompt", prompt, argument)
             found = self._prompts.registry.find(prompt)
@@ -93,16 +94,18 @@ class CompletionFeature:
             if argument not in _variables(UriTemplate(resource)):
                 raise ValueError(f"{what}: the template {resource!r} has no such variable")
         completer = self._make_completer(function, what)
-        # The check and the addition are a single step, as another thread may register a completion for the same key.
+        # `setdefault` checks and adds in a single step, because another thread may be registering a completion for the
+        # same key.
         if self._completers.setdefault(key, completer) is not completer:
-            raise ValueError(f"{what} of {key[1]!r} is already registered")
+            raise ValueError(f"{what} for {key[1]!r} is already registered")
         self._offered = True
 
     def _make_completer(self, function: Callable[..., Any], what: str) -> Completer:
         own = read_function(function, self._settings.surroundings, what)
         parameters = tuple(own.input_schema.get("properties", {}))
         completer = Completer(own, parameters[:2])
-        # A trial with an empty text and no arguments shows whether the types fit and nothing else is required.
+        # A trial call with an empty text and no arguments is bound, to find out whether the types fit and nothing else
+        # is required.
         try:
             completer.bind("", {}, None)
             if parameters:
@@ -130,15 +133,15 @@ class CompletionFeature:
         return NO_SCOPES
 
     async def _complete(self, context: ServedContext[Any]) -> dict[str, Any]:
-        # The codes: -32601 without the capability, -32602 for a wrong reference (`server/utilities/completion`, Error
-        # Handling).
+        # The error codes are -32601 if the server has no completions, and -32602 for a wrong reference
+        # (`server/utilities/completion`, Error Handling).
         if not self.can_complete():
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no completions")
         kind, name, argument, value = _read(context.params)
         settled = _settled(context.params) if context.rules.completion_context else {}
         choices, mounted = self._find(context, kind, name, argument)
-        # A mounted server completes its own arguments, through its middleware and under the entry's name there. If it
-        # has no completions at all, a function registered here may still complete them.
+        # A mounted server completes its own arguments, through its own middleware and under the name that it uses for
+        # the entry. If it has no completions at all, a function registered on this server may still complete them.
         if mounted is not None and mounted.can_complete():
             reference = {**context.params["ref"], **({"name": mounted.name} if kind == "ref/prompt" else {})}
             return await mounted.pass_on(context, ref=reference)
@@ -195,11 +198,11 @@ def _read(params: dict[str, Any]) -> tuple[str, str, str, str]:
     for what, value in zip((f"ref.{key}", "argument.name", "argument.value"), found, strict=True):
         if type(value) is not str:
             raise McpError(INVALID_PARAMS, f"completion/complete needs {what}, which must be a string")
-    return (kind, *found)  # type: ignore[return-value]  # all strings: checked above
+    return (kind, *found)  # type: ignore[return-value]  # all are strings, as checked above
 
 
 def _settled(params: dict[str, Any]) -> dict[str, str]:
-    """Return the other arguments that the user has already filled in.
+    """Return the arguments that the user has already filled in, besides the one to complete.
 
     Raises:
         McpError: If the arguments are malformed (-32602).
@@ -215,7 +218,7 @@ def _settled(params: dict[str, Any]) -> dict[str, str]:
 
 def _matching(choices: list[str], value: str) -> list[str]:
     """Return the choices that begin with the text, then those that contain it, ignoring case."""
-    # Both groups keep the order in which the author has listed the values.
+    # Both groups of choices keep the order in which the author has listed them.
     typed = value.casefold()
     beginning = [choice for choice in choices if choice.casefold().startswith(typed)]
     return beginning + [choice for choice in choices if typed in choice.casefold() and choice not in beginning]
@@ -223,7 +226,7 @@ def _matching(choices: list[str], value: str) -> list[str]:
 
 def _completion(found: Any) -> dict[str, Any]:
     """Return the wire form of a function's suggestions, cut to `MAX_VALUES`."""
-    from trio_mcp.types.completion import Completion  # deferred: few servers have completions
+    from trio_mcp.types.completion import Completion  # imported late: few servers have completions
 
     if isinstance(found, Completion):
         completion = found
@@ -234,8 +237,8 @@ def _completion(found: Any) -> dict[str, Any]:
     wire = completion.to_wire()
     count = len(completion.values)
     if count > MAX_VALUES:
-        # The function may know of more matches than it returned, so its total is kept unless the number of values is
-        # higher. A total that the function left out on purpose (has_more without a total) is not added.
+        # The function may know of more matches than it returned, so its total is kept unless it is lower than the
+        # number of values. A total that the function left out on purpose (has_more without a total) is not added.
         total = completion.total
         if total is not None or not completion.has_more:
             wire["total"] = max(count, total or 0)

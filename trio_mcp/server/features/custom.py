@@ -1,4 +1,4 @@
-"""User-defined methods and notifications, which the protocol does not define, and extensions."""
+"""Serves user-defined methods and notifications, which the protocol does not define, and declares extensions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CustomFeature:
     def __init__(self, settings: FeatureSettings) -> None:
         self.registry: Registry[RegisteredMethod] = Registry("method", TAKEN)
         self.notifications: Registry[RegisteredNotification] = Registry("notification", TAKEN)
-        self.methods: dict[str, Handler] = {}  # empty: `Dispatch` learns of the methods from the registry
+        self.methods: dict[str, Handler] = {}  # always empty, as `Dispatch` learns of the methods from the registry
         self.needs: dict[str, Needs] = {}
         self._settings = settings
 
@@ -91,13 +91,14 @@ class CustomFeature:
     ) -> None:
         """Add a method; see `Server.add_method`."""
         what = f"method {_checked_name(name, function)!r}"
-        self.registry.check_free(name)  # first, so that a duplicate is not reported as a problem with the function
+        self.registry.check_free(name)  # checked first: a duplicate must not look like a faulty function
         if extension is not None and extension not in self._settings.extensions:
             raise ValueError(
                 f"{what}: the extension {extension!r} is not declared; "
                 f"pass extensions={{{extension!r}: {{}}}} to the Server"
             )
-        # Unlike for tools, no contract is read from the type hints: the models are the contract.
+        # Unlike for tools, no schema is made from the type hints, because the models already define the parameters and
+        # the result.
         call = read_handler(function, self._settings.surroundings, what)
         own = _CustomMethod(self._settings, what, call, params, result, extension)
         self.registry.add(RegisteredMethod(name, own.handle))
@@ -115,8 +116,9 @@ class CustomFeature:
             try:
                 values = _validated(given, params)
             except ValidationError as exc:
-                # A notification has no response that could report the error: the session passes it to `on_error`.
-                raise RemoteProtocolError(f"invalid parameters of the {what}: {brief(exc)}") from None
+                # A notification has no response that could report the error, so the session passes the error to
+                # `on_error`.
+                raise RemoteProtocolError(f"invalid parameters for the {what}: {brief(exc)}") from None
             await function(values, NotificationContext(name, given, states.get(self._settings)))
 
         self.notifications.add(RegisteredNotification(name, handle))
@@ -137,7 +139,8 @@ class _CustomMethod:
 
     async def handle(self, context: ServedContext[Any]) -> dict[str, Any]:
         if self.extension is not None and self.extension not in context.client_extensions:
-            # The legacy era has no error for a missing extension: for its clients, the method does not exist.
+            # The legacy era has no error code for a missing extension. To a legacy client without the extension, the
+            # method does not exist.
             if not context.rules.missing_extension_error:
                 raise McpError(
                     METHOD_NOT_FOUND,
@@ -145,7 +148,7 @@ class _CustomMethod:
                 )
             context.require_client_extension(self.extension)
         try:
-            # `brief` leaves out the values, which may be secrets.
+            # The error below contains no values, which may be secrets, because `brief` leaves them out.
             values = _validated(context.params, self.params)
         except ValidationError as exc:
             raise McpError(INVALID_PARAMS, f"invalid parameters for {context.method!r}: {brief(exc)}") from None
@@ -155,7 +158,7 @@ class _CustomMethod:
             raise self.settings.failure(context, f"the {self.what} failed", exc, ResultError) from None
 
     def _wire(self, value: Any) -> dict[str, Any]:
-        # An instance of the model is not validated again, as pydantic has validated it on creation.
+        # An instance of the model is not validated again, because pydantic validated it on creation.
         if self.result is not None and not isinstance(value, self.result):
             try:
                 value = self.result.model_validate(value)
@@ -170,9 +173,9 @@ class _CustomMethod:
 def _checked_name(name: str, function: object) -> str:
     check_text("a method's name", name)
     if is_spec_method(name):
-        raise ValueError(f"the protocol defines {name!r}; choose another name for your own")
-    if name.startswith("rpc."):  # JSON-RPC 2.0, section 4
-        raise ValueError(f"{name!r}: JSON-RPC reserves names that begin with 'rpc.'; choose another one")
+        raise ValueError(f"the protocol defines {name!r}; choose a different name for your method or notification")
+    if name.startswith("rpc."):  # reserved by JSON-RPC 2.0, section 4
+        raise ValueError(f"{name!r}: JSON-RPC reserves names that begin with 'rpc.'; choose another name")
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"{name!r} must be handled by a function, got {function!r}")
     return name
@@ -189,7 +192,7 @@ def _validated(given: dict[str, Any], model: Model | None) -> Any:
     Raises:
         ValidationError: If the parameters are invalid.
     """
-    if model is not None and issubclass(model, WireModel):  # a model of the protocol has a field for _meta
+    if model is not None and issubclass(model, WireModel):  # the protocol's own models have a field for `_meta`
         return model.from_wire(given)
     own = {name: value for name, value in given.items() if name != "_meta"}
     return own if model is None else model.model_validate(own)

@@ -1,4 +1,4 @@
-"""Parts of a server that most servers don't need: each is imported, and made, when it is first used."""
+"""Defers parts of a server that most servers don't need: each is imported, and made, when it is first used."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Deferred(Generic[PartT]):
     def get(self) -> PartT:
         """Return the part, which is made on first use. Callable from any thread."""
         if self.made is None:
-            # The lock is not held here: an import waits for other threads, and one of those may wait for the lock.
+            # The lock is not held while the part is made: an import waits for other threads, and one of those may wait
+            # for the lock.
             made = self._make()
             with self._adopting:
                 if self.made is None:
@@ -64,5 +65,5 @@ class Deferred(Generic[PartT]):
         return {} if self.made is None else self.made.capabilities(revision)
 
     async def _first(self: Deferred[FeatureT], context: ServedContext[Any]) -> dict[str, Any]:
-        # The import holds up other tasks for a few milliseconds, once.
+        # The import in `get` holds up other tasks for a few milliseconds, once.
         return await self.get().methods[context.method](context)

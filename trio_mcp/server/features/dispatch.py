@@ -1,4 +1,4 @@
-"""The path of a request from the session through the middleware to its handler, and back with the result."""
+"""Takes each request from the session through the middleware to its handler, and the result back."""
 
 from __future__ import annotations
 
@@ -82,8 +82,9 @@ class Dispatch:
         # sees a request that is refused here.
         if self._settings.scoped and context.connection.permit is not None:
             self._settings.check_scopes(self.needed_scopes(context.method, context.params), context)
-        # `Server(principal=…)` runs once for each request and in the event loop, before anything sees the context. If
-        # the function fails, so does the request: it must not pass as a request of an unknown caller.
+        # The function given as `Server(principal=…)` runs once for each request and in the event loop, before anything
+        # sees the context. If this function fails, so does the request, which must not pass as one of an unknown
+        # caller.
         metadata = incoming_of(context).metadata
         if metadata is not None and "principal" in metadata:
             context.principal = metadata["principal"]
@@ -98,7 +99,8 @@ class Dispatch:
     async def through(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Call a request's handler through the middleware; a mounted server's requests enter here."""
         result = await _through(self._settings.middleware, self.methods[context.method], context)
-        # Forgetting to return the result is an easy mistake in a middleware, and None would fail far from here.
+        # Forgetting to return the result is an easy mistake in a middleware. Without this check, the None would cause
+        # an error far from the mistake.
         if type(result) is not dict:
             raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
         return result

@@ -28,7 +28,7 @@ from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.meta import checked_meta
 
-if TYPE_CHECKING:  # loaded with the first entry of each kind, or the first principal
+if TYPE_CHECKING:  # loaded at run time with the first entry or principal
     from trio_mcp.principal import Principal
     from trio_mcp.types.prompts import Prompt
     from trio_mcp.types.resources import Resource, ResourceTemplate
@@ -59,8 +59,8 @@ __all__ = [
 Handler: TypeAlias = Callable[[ServedContext[Any]], Awaitable[dict[str, Any]]]
 """A function that handles a request: ``async (context) -> result``."""
 ASYNCIO: Final = (
-    " (this server runs on Trio: an asyncio library has no event loop here; use one for Trio, or call"
-    " asyncio.run() in a sync function, which runs in a thread)"
+    " (this server runs on Trio: an asyncio library has no event loop here; use a library for Trio, or"
+    " call asyncio.run() in a sync function, which runs in a thread)"
 )
 """Advice that is added to the error message "no running event loop"."""
 
@@ -95,7 +95,7 @@ class ListOptions:
         TypeError, ValueError: If a value is invalid.
     """
 
-    page_size: int = attrs.field(default=250, validator=validator(check_count))  # one page for most servers
+    page_size: int = attrs.field(default=250, validator=validator(check_count))  # enough for the lists of most servers
     cache_hints: CacheHints | None = attrs.field(default=None, validator=lambda _, __, hints: checked_hints(hints))
 
 
@@ -225,9 +225,10 @@ class FeatureSettings:
         """Return whether an entry exists for the client of a request; only a `filtered` entry can be hidden."""
         try:
             shown = self.visible is None or self.visible(context, entry)
-            # An async function's coroutine would count as true, and show everything.
+            # The type is checked, because the coroutine that an async function returns would count as true, and show
+            # everything.
             if type(shown) is not bool:
-                raise TypeError(f"the function must return True or False, got {type(shown).__name__}")
+                raise TypeError(f"the visible=… function must return True or False, got {type(shown).__name__}")
         except Exception as exc:
             logger.error("visible=… failed for the %s %r, which stays hidden", entry.kind, entry.name, exc_info=exc)
             return False
@@ -295,7 +296,7 @@ class Entry(Generic[DefinitionT]):
     mounted: Mounted | None = attrs.field(default=None, kw_only=True)
     filtered: bool = attrs.field(default=False, kw_only=True)
     scopes: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
-    # The wire form by revision: clients request lists most often, and a definition never changes.
+    # The wire forms are cached by revision, because clients often request lists, and a definition never changes.
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property
@@ -343,7 +344,7 @@ def checked_tags(tags: Iterable[str] | None, what: str) -> frozenset[str]:
 
 
 def _checked_words(kind: str, words: Iterable[str] | None, what: str) -> frozenset[str]:
-    if isinstance(words, str):  # an iterable of letters
+    if isinstance(words, str):  # a string would be taken for a set of its letters
         raise TypeError(f"{what}: {kind}s must be a set of strings; write {kind}s={{{words!r}}}")
     words = frozenset(() if words is None else words)
     for word in words:
@@ -358,9 +359,12 @@ def _checked_scopes(scopes: Iterable[str] | None, what: str) -> frozenset[str]:
     from trio_mcp.principal import SCOPE  # deferred: few servers need scopes
 
     for scope in found:
-        # A challenge lists scopes in one quoted string, separated by spaces.
+        # A challenge lists scopes in one quoted string, separated by spaces, so a scope must not contain spaces or
+        # quotes.
         if not SCOPE.fullmatch(scope):
-            raise ValueError(f"{what}: {scope!r} is not a scope (RFC 6749, section 3.3): write each one separately")
+            raise ValueError(
+                f"{what}: {scope!r} is not a valid scope (RFC 6749, section 3.3); pass each scope as a separate string"
+            )
     return found
 
 

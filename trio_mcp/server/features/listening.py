@@ -1,4 +1,4 @@
-"""``subscriptions/listen``, the modern era's change notifications (2026-07-28 `basic/patterns/subscriptions`).
+"""Serves ``subscriptions/listen``: change notifications in the modern era (2026-07-28 `basic/patterns/subscriptions`).
 
 The request lasts for as long as the client wants to listen. The fan-out behind it, `trio_mcp.server.changes`, also
 serves the legacy era.
@@ -70,7 +70,7 @@ class ListeningFeature:
         honored = _honored(context.params.get("notifications"), self._declared(revision), revision)
         topics: list[Topic] = [(FLAGS[flag], None) for flag in honored if flag in FLAGS]
         topics += [(RESOURCE_UPDATED, uri) for uri in honored.get(URIS, ())]
-        stamp = {meta.SUBSCRIPTION_ID: context.request_id}  # in every message of this subscription
+        stamp = {meta.SUBSCRIPTION_ID: context.request_id}  # for every message of this subscription
 
         def send(topic: Topic) -> bool:
             method, uri = topic
@@ -78,20 +78,22 @@ class ListeningFeature:
             return context.send_notification_nowait(method, {"_meta": dict(stamp), **told})
 
         connection = context.connection
-        # The room is checked before the acknowledgement, so that a refusal is a plain error response.
+        # Whether there is room for the subscription is checked before the acknowledgement, so that a refusal is a plain
+        # error response.
         connection.audience.check_room_for(topics)
         if self._hidden is not None:
             # A hidden URI is acknowledged like an unknown one, but changes to it are never notified.
             hidden = await self._hidden(honored.get(URIS, ()), context)
             topics = [topic for topic in topics if topic[1] not in hidden]
-            connection.audience.check_room_for(topics)  # again, as the client's other requests may have taken the room
+            connection.audience.check_room_for(topics)  # again: other requests of the client may have taken the room
         listener = Listener(send, connection.room)
         with connection.audience.listening(listener, topics):
             # The acknowledgement must be the first message, so the listener is registered but not running yet: it keeps
             # changes from here on, which it would miss if it were registered later.
             await context.send_notification(ACKNOWLEDGED, {"_meta": dict(stamp), "notifications": honored})
             await listener.run()
-        # This is only reached when the server ends. When the client cancels, nothing more is sent.
+        # The response is sent only when the server ends: after the client has cancelled the request, nothing more is
+        # sent.
         return {"_meta": stamp}
 
 
@@ -112,7 +114,8 @@ def _honored(wanted: object, declared: dict[str, Any], revision: str) -> dict[st
     if any(len(uri) > MAX_URI for uri in uris):  # the URIs are kept for as long as the request lasts
         raise _invalid(f"a URI in params.notifications.{URIS} has more than {MAX_URI} characters")
 
-    # A kind that is not served is not an error: the acknowledgement shows the client what it will get.
+    # A requested kind of change that is not served is not an error: the acknowledgement shows the client what it will
+    # get.
     def served(method: str) -> bool:
         spec = method_spec(revision, method)
         return spec is not None and (spec.server_capability is None or declares(declared, spec.server_capability))

@@ -1,4 +1,4 @@
-"""The logging capability and ``logging/setLevel`` (`server/utilities/logging`); `Context.log` sends the messages."""
+"""Declares logging, and serves ``logging/setLevel`` (`server/utilities/logging`); `Context.log` sends the messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LoggingFeature:
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
-        return {"logging": {}}  # always: any handler may log
+        return {"logging": {}}  # declared in any case, because every handler may log
 
     async def set_level(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Handle ``logging/setLevel``.
@@ -34,7 +34,7 @@ class LoggingFeature:
         Raises:
             McpError: If the level is unknown (-32602).
         """
-        # The check is shared with Context.log, which raises these exceptions for the handler's author.
+        # `Context.log` uses the same check, but there the exceptions are meant for the author of the handler.
         level = context.params.get("level")
         try:
             severity_of(level)

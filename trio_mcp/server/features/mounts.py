@@ -58,7 +58,7 @@ class Mounts:
 
     def family(self) -> list[Mounts]:
         """Return the server and all servers mounted in it, each once, nearest first."""
-        # Breadth first. Several paths may lead to a server, since it can be mounted in several others.
+        # The search is breadth-first. Several paths may lead to a server, since it can be mounted in several others.
         found: dict[Mounts, None] = {self: None}
         waiting = [self]
         while waiting:
@@ -73,8 +73,8 @@ class Mounts:
         what = f"{other.settings.info.name!r} can't be mounted in {self.settings.info.name!r}"
         if prefix is not None and (not isinstance(prefix, str) or not PREFIX.fullmatch(prefix)):
             raise ValueError(
-                f"{what}: the prefix must be 1 to 32 of the characters A-Z a-z 0-9 _ -, without '__' and without '_' "
-                f"at its end; got {prefix!r}"
+                f"{what}: the prefix must consist of 1 to 32 of the characters A-Z a-z 0-9 _ -, contain no '__' and "
+                f"not end with '_'; got {prefix!r}"
             )
         # Mounting a server twice under two prefixes would work for tools, but never for the URIs of resources.
         if any(mount.other is other for mount in self.inner):
@@ -82,28 +82,30 @@ class Mounts:
         family = other.family()
         if self in family:
             raise ValueError(f"{what}: a server would contain itself")
-        # Clients see only the capabilities of this server, and use an extension only if it is declared there.
+        # Clients see only the capabilities of this server, and use an extension only if this server declares it.
         for extension, settings in other.settings.extensions.items():
             if self.settings.extensions.get(extension) != settings:
                 raise ValueError(
-                    f"{what}: it has the extension {extension!r}, which {self.settings.info.name!r} does not declare "
-                    f"with the same settings; pass extensions={{{extension!r}: {settings!r}}} there"
+                    f"{what}: {other.settings.info.name!r} has the extension {extension!r}, which "
+                    f"{self.settings.info.name!r} does not declare with the same settings; pass "
+                    f"extensions={{{extension!r}: {settings!r}}} to {self.settings.info.name!r}"
                 )
         # The lifespans of a run are nested, so none can be entered after the nursery that the handlers run in.
         if self.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
-                f"{what} while the latter runs, because the former has a lifespan: mount it earlier, or in the "
-                "lifespan of the latter"
+                f"{what} while {self.settings.info.name!r} is running, because {other.settings.info.name!r} has a "
+                f"lifespan: mount it earlier, or in the lifespan of {self.settings.info.name!r}"
             )
         mount = _Mount(other, prefix, self.settings)
-        # All or nothing: after a conflict in a later registry, the copies in the earlier ones are removed again.
+        # Either all items are copied or none: after a conflict in a later registry, the copies in the earlier ones are
+        # removed again.
         with contextlib.ExitStack() as undo:
             try:
                 self._follow(undo, mount)
             except ValueError as exc:
                 raise ValueError(f"{what}: {exc}") from None
             undo.pop_all()
-        # The mount is recorded last: a server whose items were refused must not appear in the family.
+        # The mount is recorded last: a server whose items were refused must not count as mounted.
         self.inner.append(mount)
         self.completion.mount(other.completion)
         # From now on, changes in the mounted servers are announced to the clients of this server's runs.
@@ -190,7 +192,7 @@ class _Mount:
         """
         inner = self.inner(context, changed)
         try:
-            # `serve` is skipped, as trace and log context belong to the request and are set already.
+            # `serve` is skipped, because the trace and the log context belong to the request and are set already.
             return await self.other.dispatch.through(inner)
         finally:
             context.failure = inner.failure

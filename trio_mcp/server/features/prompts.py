@@ -1,4 +1,4 @@
-"""Prompts: registering, listing and getting them, and reading arguments from strings (`server/prompts`)."""
+"""Registers, lists and gets prompts, and reads their arguments from strings (`server/prompts`)."""
 
 from __future__ import annotations
 
@@ -170,7 +170,8 @@ class PromptFeature:
                 value = await bind()()
             return _prompt_result(value, prompt.definition.description, context.protocol_version)
         except InvalidArguments as exc:
-            # Unlike for a tool, this is always an error response (`server/prompts`, Error Handling).
+            # Unlike those for a tool, invalid arguments for a prompt are always an error response (`server/prompts`,
+            # Error Handling).
             raise McpError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {exc}") from None
         except Exception as exc:
             raise self._settings.failure(context, f"the prompt {name!r} failed", exc, PromptOutputError) from None
@@ -263,6 +264,6 @@ def _choices(options: Iterable[dict[str, Any]]) -> list[str]:
     for option in options:
         # The schema of a bool has neither `const` nor `enum`.
         for value in listed_values(option) or ([True, False] if option.get("type") == "boolean" else ()):
-            if isinstance(value, (str, int, float)):  # bool included; the text is what `bind` parses again
+            if isinstance(value, (str, int, float)):  # a bool is an int; `bind` parses the JSON text back
                 found[value if isinstance(value, str) else json.dumps(value)] = None
     return list(found)

@@ -28,8 +28,8 @@ class Named(Protocol):
 ItemT = TypeVar("ItemT", bound=Named)
 FollowedT = TypeVar("FollowedT", contravariant=True)
 
-# Our own cursors have at most about 50 characters. The length is checked before decoding, so that a long cursor costs
-# nothing.
+# Our own cursors have at most about 50 characters. The length is checked before decoding, so that refusing a long
+# cursor costs nothing.
 MAX_CURSOR = 100
 """The maximum length of a cursor, in characters."""
 
@@ -45,19 +45,19 @@ class Follower(Protocol[FollowedT]):
 
 
 class Registry(Generic[ItemT]):
-    """Named items in the order in which they were added, each with a serial number that is never reused.
+    """Holds named items in the order in which they were added, each with a serial number that is never reused.
 
-    A disabled item keeps its name and its place; apart from that, it counts as removed.
+    A disabled item keeps its name and its position; apart from that, it counts as removed.
 
     Any thread may add and remove items, since sync tools run in worker threads.
 
     Args:
         kind: The kind of items, for error messages.
-        taken: The error message for a name that is taken; ``{kind}`` and ``{name}`` are filled in.
+        taken: The error message for a name that is already in use; ``{kind}`` and ``{name}`` are filled in.
 
     Attributes:
-        get: Returns the enabled item with a name, or None. For speed this is the bound method of a dict, as every call
-            of a tool begins with it.
+        get: Returns the enabled item with a name, or None. For speed this is the bound method of a dict, because every
+            call of a tool begins with this lookup.
     """
 
     # A cursor is the serial number of the last item of its page. The next page has the items with higher numbers, so
@@ -66,10 +66,10 @@ class Registry(Generic[ItemT]):
     def __init__(self, kind: str, taken: str = "there is already a {kind} named {name!r}") -> None:
         self.kind = kind
         self._taken = taken
-        self._items: dict[str, ItemT] = {}  # those that are enabled
-        self._numbered: dict[str, tuple[int, ItemT]] = {}  # all of them with their serial numbers, in order
-        # The parties that have disabled an item: this server (None), or the mounted server that the item was copied
-        # from. The item is enabled again once all of them agree.
+        self._items: dict[str, ItemT] = {}  # only the enabled items
+        self._numbered: dict[str, tuple[int, ItemT]] = {}  # all items with their serial numbers, in order
+        # For each disabled item, the parties that have disabled it: this server (None), or the mounted server from
+        # which the item was copied. The item is enabled again once all of them agree.
         self._off: dict[str, set[object]] = {}
         self.get = self._items.get
         self._last_serial = 0
@@ -101,7 +101,7 @@ class Registry(Generic[ItemT]):
         """
         with self._changing:
             self.check_free(item.name)
-            # Followers come first. If one refuses the item, it is removed from those that have accepted it.
+            # Followers are told first: if one refuses the item, it is removed again from those that have accepted it.
             with contextlib.ExitStack() as undo:
                 for follower in self._followers:
                     follower.added(item, enabled)
@@ -125,7 +125,8 @@ class Registry(Generic[ItemT]):
         with self._changing:
             if name not in self._numbered:
                 raise KeyError(f"there is no {self.kind} named {name!r}")
-            # `_items`, where every call looks, comes first, in contrast to `add`.
+            # `_items` is changed first, and not last as in `add`: `get` looks items up in `_items` without the lock,
+            # and must not find a removed one.
             self._items.pop(name, None)
             self._off.pop(name, None)
             _, item = self._numbered.pop(name)
@@ -173,7 +174,7 @@ class Registry(Generic[ItemT]):
         return None if found is None else found[1]
 
     def follow(self, follower: Follower[ItemT]) -> None:
-        """Tell a follower of all items, and of every change from now on.
+        """Report all items to a follower, and every change from now on.
 
         Raises:
             ValueError: If the follower refuses an item; all earlier items have then been removed from it again.
@@ -186,7 +187,7 @@ class Registry(Generic[ItemT]):
             self._followers = (*self._followers, follower)
 
     def unfollow(self, follower: Follower[ItemT]) -> None:
-        """Tell a follower that all items are removed, and stop telling it of changes."""
+        """Report to a follower that all items are removed, and report no more changes."""
         with self._changing:
             self._followers = tuple(each for each in self._followers if each is not follower)
             for _, item in self._numbered.values():
@@ -225,7 +226,8 @@ class Registry(Generic[ItemT]):
         """
         after = 0 if cursor is None else self._serial_of(cursor)
         # A dict keeps the order of insertion, which is that of the serial numbers. The copy is made in one step of the
-        # interpreter, so it needs no lock. Bisection finds the beginning of a page without visiting the items before.
+        # interpreter, so it needs no lock. Bisection finds the beginning of a page without visiting the items before
+        # it.
         places = list(self._numbered.values())
         first = bisect.bisect_right(places, after, key=lambda place: place[0])
         return (place for place in places[first:] if place[1].name in self._items)

@@ -1,4 +1,4 @@
-"""Resources: registering, listing, reading and watching them, by URI or URI template (`server/resources`)."""
+"""Registers, lists, reads and watches resources, by URI or URI template (`server/resources`)."""
 
 from __future__ import annotations
 
@@ -162,7 +162,8 @@ class ResourceFeature:
     def add(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
         """Add a resource or a template; see `Server.add_resource`."""
         resource = _make_resource(uri, function, self._settings, details)
-        # There are two registries, as the protocol has a list for each; one notification covers both.
+        # There are two registries, because the protocol lists resources and templates separately; one notification
+        # covers both lists.
         (self.registry if resource.template is None else self.templates).add(resource, details.get("enabled", True))
         self.notify_changed()
 
@@ -184,7 +185,7 @@ class ResourceFeature:
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
         uri = params.get("uri")
-        # No context is needed: the function is bound here, but never called.
+        # No context is needed, because the function is only bound, and never called.
         found = self._first(uri, None) if type(uri) is str else None
         return NO_SCOPES if found is None else found[0].told_scopes
 
@@ -221,12 +222,12 @@ class ResourceFeature:
         except Exception as exc:
             # A function that uses a nursery raises its ResourceNotFound inside a group.
             exc = single(exc)
-            if isinstance(exc, ResourceNotFound):  # its message is not for clients
+            if isinstance(exc, ResourceNotFound):  # the exception's text is not for clients
                 raise _not_found(uri, revision) from None
             raise self._settings.failure(
                 context, f"the resource {resource.name!r} failed", exc, ContentsError
             ) from None
-        if not context.rules.cache_hints:  # legacy revisions have no such fields
+        if not context.rules.cache_hints:  # legacy revisions have no fields for cache hints
             return result
         hints = self._settings.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
         return _for_this_client(resource, hints | result)  # the result's own fields take precedence
@@ -240,11 +241,11 @@ class ResourceFeature:
 
     def _first(self, uri: str, context: ServedContext[Any] | None) -> tuple[RegisteredResource, Call] | None:
         """Return the resource that a URI names, offered or not, and the call that reads it."""
-        if len(uri) > MAX_URI:  # bounds the work of matching templates
+        if len(uri) > MAX_URI:  # this bounds the work of matching templates
             return None
         # An exact URI takes precedence over all templates, even if its function raises ResourceNotFound. Likewise, no
         # later match replaces a first match that is disabled or hidden: a mounted server, to which the request may be
-        # passed on, would read the first one.
+        # passed on, would read its own first match.
         exact = self.registry.find(uri)
         for each in self.templates.everything() if exact is None else [exact]:
             if (call := each.bind(uri, context)) is not None:
@@ -272,7 +273,8 @@ class ResourceFeature:
             return set()
         hidden = set()
         for uri in uris:
-            # Every URI is matched against every template, which takes a while if there are many of both.
+            # Every URI is matched against every template, which takes a while if there are many of both, so other tasks
+            # may run in between.
             await trio.lowlevel.checkpoint()
             first = self._first(uri, context)
             if first is not None and not self._offers(first[0], context):
@@ -283,7 +285,7 @@ class ResourceFeature:
 
     async def _subscribe(self, context: ServedContext[Any]) -> dict[str, Any]:
         uri = self._uri(context)
-        self._find(uri, context)  # refuses a URI that can't be read
+        self._find(uri, context)  # raises if the URI can't be read
         if not context.session.lasting:
             raise McpError(METHOD_NOT_FOUND, f"{context.method!r} needs a session: without one no update can be sent")
         context.session.watch(uri)  # the methods exist in the legacy era only, so there is a session
@@ -356,7 +358,8 @@ def _make_resource(
 
 
 def _check_agreement(function: Function, template: UriTemplate | None, what: str) -> None:
-    # Agreement is checked at registration, because at run time a mismatch would look like a URI that does not exist.
+    # Whether the variables and the parameters agree is checked at registration, because at run time a mismatch would
+    # look like a URI that does not exist.
     parameters = set(function.input_schema.get("properties", ()))
     required = set(function.input_schema.get("required", ()))
     always = set() if template is None else {*template.variables, *filter(None, [template.exploded])}
@@ -364,9 +367,9 @@ def _check_agreement(function: Function, template: UriTemplate | None, what: str
     problems = {
         "the function has no parameter for the variable": (always | sometimes) - parameters,
         "the URI has no variable for the parameter": parameters - always - sometimes,
-        "a query may omit it, so give a default to the parameter": sometimes & required,
+        "a query variable may be omitted, so give a default to the parameter": sometimes & required,
         # The exploded variable may match nothing, so its parameter may have a default.
-        "every URI has a value for it, so remove the default of the parameter": (always & parameters)
+        "every URI has a value for the variable, so remove the default of the parameter": (always & parameters)
         - required
         - ({template.exploded} if template is not None else set()),
     }
@@ -385,7 +388,8 @@ def _read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> 
         if value.ttl_ms is not None and not 0 <= value.ttl_ms <= MAX_TTL * 1000:
             raise ContentsError(f"its ttl_ms must be from 0 to {MAX_TTL * 1000:.0f} (a year), got {value.ttl_ms}")
         return wire_for(value, revision)
-    # A list is sent as several contents only if it contains at least one; otherwise it is data, and sent as JSON.
+    # A list is sent as several contents only if one of its items is a contents object or media; otherwise it is plain
+    # data, and is sent as JSON.
     many = isinstance(value, (list, tuple)) and any(isinstance(item, (ResourceContents, *MEDIA)) for item in value)
     contents = [_contents(item, uri, mime_type) for item in (value if many else [value])]
     return {"contents": [wire_for(each, revision) for each in contents]}
@@ -402,7 +406,7 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
         raise ContentsError("it returned None; return the contents, or raise ResourceNotFound")
     if not isinstance(value, str):
         mime_type = mime_type or "application/json"
-        # json.dumps, because it can refuse infinity and NaN, which JSON does not have.
+        # `json.dumps` is used because it can refuse infinity and NaN, which JSON does not have.
         try:
             plain = value.to_wire() if isinstance(value, WireModel) else to_jsonable_python(value, by_alias=True)
             value = json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
@@ -433,12 +437,13 @@ def safe_join(directory: str | Path, path: str) -> Path:
     try:
         # The path is resolved before it is checked below, because `..` and symbolic links may lead anywhere.
         joined = (root / path).resolve()
-        # `resolve` ignores an error for a path that the system refuses, for example as too long; `lstat` raises it.
+        # `resolve` ignores an error for a path that the system refuses, for example because it is too long; `lstat`
+        # raises the error.
         joined.lstat()
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links
+    except (OSError, ValueError, RuntimeError):  # the path is too long, has a NUL, or ends in a loop of links
         raise ResourceNotFound("no such path") from None
     if Path(path).is_absolute() or not joined.is_relative_to(root):
-        raise ResourceNotFound("no such path")  # the same message, so as not to reveal what exists outside
+        raise ResourceNotFound("no such path")  # all failures have one message, to reveal nothing
     return joined

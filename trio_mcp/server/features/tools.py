@@ -1,4 +1,4 @@
-"""Tools: registering, listing and calling them, and turning return values into results (`server/tools`)."""
+"""Registers, lists and calls tools, and turns their return values into results (`server/tools`)."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ class RegisteredTool(Entry[Tool]):
             if context.rounds is not None:
                 context.rounds.limit = scope, self.timeout
             return await call()
-        raise ToolError(f"the tool {self.name!r} took longer than {self.timeout:g} s, and was given up")
+        raise ToolError(f"the tool {self.name!r} took longer than {self.timeout:g} s and was cancelled")
 
     def _to_wire(self, revision: str) -> dict[str, Any]:
         wire = wire_for(self.definition, revision)
-        # Until 2025-11-25 an output schema must describe an object. In those revisions, a tool with another schema is
-        # listed without it, and its results have no structured content.
+        # Up to revision 2025-11-25, an output schema must describe an object. In these revisions, a tool with another
+        # schema is listed without it, and its results have no structured content.
         if "outputSchema" in wire and self.output.schema_for(revision) is None:
             del wire["outputSchema"]
         return wire
@@ -133,7 +133,8 @@ class ToolFeature:
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
-        # The capability is declared even without tools: when tools are added later, it is too late to declare it.
+        # The capability is declared even without tools: when tools are added during a session, it is too late to
+        # declare it.
         return {"tools": {"listChanged": True}}
 
     def add(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
@@ -163,8 +164,8 @@ class ToolFeature:
             raise McpError(INVALID_PARAMS, "tools/call needs a name, which must be a string")
         tool = self.registry.get(name)
         if tool is None or (tool.filtered and not self._settings.shows(tool, context)):
-            # This is a protocol error and not a result in every revision (`server/tools`, Error Handling). The client
-            # chose the name, so it is cut: it must not fill logs.
+            # In every revision, an unknown tool is a protocol error and not a result (`server/tools`, Error Handling).
+            # The client chose the name, so it is cut: it must not fill logs.
             raise McpError(INVALID_PARAMS, f"unknown tool: {name[:200]!r}")
         if tool.scopes:
             self._settings.check_scopes(tool.scopes, context)
@@ -207,14 +208,14 @@ def _refuse_arguments(context: ServedContext[Any], text: str) -> dict[str, Any]:
 def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[Any]) -> None:
     """Compare a call's arguments with the HTTP headers that repeat them.
 
-    For other tools, the HTTP transport does so before the request gets here. For a tool that may be hidden, an error
-    from there would reveal that the tool exists.
+    This is for tools that may be hidden: an error from the HTTP transport would reveal that the tool exists. For all
+    other tools, the transport makes this check before it passes the request on.
 
     Raises:
         McpError: If the arguments and the headers differ (-32020).
     """
     if isinstance(context.connection, SingleRequest):  # a POST of the modern era; no other request has these headers
-        from trio_mcp.http.param_headers import check_parameter_headers, parameter_headers  # deferred: not for stdio
+        from trio_mcp.http.param_headers import check_parameter_headers, parameter_headers  # deferred: HTTP only
 
         try:
             parameters = parameter_headers(tool.definition.input_schema)
@@ -229,7 +230,7 @@ def _make_tool(function: Callable[..., Any], settings: FeatureSettings, details:
     name = name_of("a tool", function, details)
     if not NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} is not a valid tool name: use 1 to 128 of the characters A-Z a-z 0-9 _ - . and pass name=…"
+            f"{name!r} is not a valid tool name; pass name=… with 1 to 128 of the characters A-Z a-z 0-9 _ - ."
         )
     what = f"tool {name!r}"
     input_schema = details.get("input_schema")

@@ -1,4 +1,4 @@
-"""Dependencies: the providers of parameters marked with `Depends`, and calls of functions that have such parameters."""
+"""Reads the providers of parameters marked with `Depends`, and calls functions that have such parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ProviderKind(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Provider:
-    """A provider that has been read: its parameters, and how to obtain its value."""
+    """A provider whose signature has been inspected: its parameters, and how to obtain its value."""
 
     key: object
     name: str
@@ -85,10 +85,12 @@ def _read(
         elif wanted:
             if context_parameter is not None:
                 raise TypeError(
-                    f"{what}: both {context_parameter!r} and {name!r} are a {context_type.__name__}; one is enough"
+                    f"{what}: {context_parameter!r} and {name!r} are both annotated with {context_type.__name__}; "
+                    "keep only one of them"
                 )
             context_parameter = name
-        # Other parameters with a default keep it: a provider is an ordinary function, and may be called as one.
+        # Any other parameter needs a default, which it keeps: a provider is an ordinary function, and may be called as
+        # one.
         elif parameter.default is _EMPTY and parameter.kind not in _VARIADIC:
             raise TypeError(
                 f"{what} has a parameter {name!r} that nothing fills: annotate it with {context_type.__name__} or "
@@ -101,7 +103,8 @@ def _read(
 
 def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., Any]]:
     """Return how to obtain a provider's value, and the function to call for it."""
-    # Generator functions are wrapped here; those that a decorator has wrapped already are recognized below.
+    # Plain generator functions are turned into context managers here; those that a decorator has already turned into
+    # one are recognized below.
     plain = bare(function)
     call = plain if inspect.isroutine(plain) else type(plain).__call__
     if inspect.isasyncgenfunction(call):
@@ -110,8 +113,8 @@ def _kind_of(function: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., 
         return ProviderKind.MANAGER, contextlib.contextmanager(function)
     if is_async(function):
         return ProviderKind.AWAITED, function
-    # Only decorated generators are entered. Other context managers are values: a provider may return an open file or a
-    # lock.
+    # Only decorated generators are entered. Any other context manager counts as the value itself, because a provider
+    # may return an open file or a lock.
     below = inspect.unwrap(call)
     for test, kind in (
         (inspect.isasyncgenfunction, ProviderKind.ASYNC_MANAGER),
@@ -134,13 +137,14 @@ def _key_of(function: Callable[..., Any]) -> object:
 
 
 def _name(function: object) -> str:
-    # The name is as a user would write it, without the enclosing functions. Without a name, that of the class is used.
+    # The name is as a user would write it, without the enclosing functions. An object without a name gets that of its
+    # class.
     plain = bare(function) if callable(function) else function
     name = getattr(plain, "__qualname__", None) or type(plain).__qualname__
     return str(name).rpartition("<locals>.")[2]
 
 
-# Only these need the event loop; the others run wherever the function runs.
+# Only providers of these kinds need the event loop; the others run wherever the function runs.
 _IN_THE_LOOP = (ProviderKind.AWAITED, ProviderKind.ASYNC_MANAGER)
 
 
@@ -177,20 +181,21 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
         TypeError: If the overrides make a provider depend on itself.
     """
     steps: list[_Step] = []
-    # The keys are those of the providers in use: two providers with one stand-in share its value.
+    # The keys are those of the providers in use: two providers with the same stand-in share its value.
     shared: dict[object, int] = {}
 
     def place(provider: Provider, cache: bool, path: tuple[Provider, ...]) -> int:
         stand_in = overrides.get(provider.key)
-        if stand_in is not None and stand_in not in path:  # a stand-in that needs its provider gets the real one
+        if stand_in is not None and stand_in not in path:  # a stand-in may need the real provider
             provider = stand_in
         if provider in path:
-            raise TypeError(f"with its override the provider {provider.name!r} depends on itself")
+            raise TypeError(f"the provider {provider.name!r}, as overridden, depends on itself")
         if cache and provider.key in shared:
             return shared[provider.key]
         inner = (*path, provider)
         arguments = {name: place(*need, inner) for name, need in provider.needs.items()}
-        # The recursion has already appended the providers that this one needs, so the steps can run in their order.
+        # The recursion has already appended the providers that the current one needs, so the steps can run in their
+        # order.
         steps.append(_Step(provider, arguments))
         if cache:
             shared[provider.key] = len(steps) - 1
@@ -234,7 +239,7 @@ class Dependencies:
         # The plan is made once, at registration; only overrides, which are for tests, need a new plan for each call.
         overrides = self._surroundings.overrides.active
         plan = make_plan(self._needs, self._is_async, overrides) if overrides else self._plan
-        values: list[Any] = [None] * len(plan.steps)  # by step number
+        values: list[Any] = [None] * len(plan.steps)  # the values, by the number of the step
 
         def ready() -> Any:
             provided = {name: values[number] for name, number in plan.parameters.items()}
@@ -260,7 +265,8 @@ class Dependencies:
 
     def _in_thread(self, plan: _Plan, values: list[Any], context: object, ready: Callable[[], Any]) -> Any:
         with contextlib.ExitStack() as stack:
-            # An awaitable result is fine if nothing was entered, as then nothing is closed before it is awaited.
+            # An awaitable result is fine if no context manager was entered, because then nothing is closed before the
+            # result is awaited.
             entered = False
             for number in plan.in_thread:
                 kind, value = _provided(plan.steps[number], values, context)
@@ -270,10 +276,10 @@ class Dependencies:
             value = ready()
             if entered and inspect.isawaitable(value):
                 if inspect.iscoroutine(value):
-                    value.close()  # or Python would warn that it was never awaited
+                    value.close()  # or Python would warn about an unawaited coroutine
                 raise TypeError(
                     f"{self._what} is a sync function that returns an awaitable, but the values of its providers are "
-                    "closed before it is awaited; make it an async function"
+                    "closed before the awaitable is awaited; make the function async"
                 )
             return value
         raise self._swallowed()

@@ -1,4 +1,4 @@
-"""A user's function: its contract, read from type hints and docstring, and calls to it with validated arguments.
+"""Reads the contract of a user's function from type hints and docstring, and validates arguments for its calls.
 
 Error messages name the argument and the problem, never the value: it may be a secret, and messages end up in logs.
 """
@@ -28,7 +28,7 @@ from trio_mcp.server.functions.parameters import Parameter, contract_of, paramet
 from trio_mcp.server.functions.schemas import ArgumentsSchema, problem_line, read_texts, text_types
 from trio_mcp.server.functions.surroundings import Depends, Surroundings, marker_in
 
-if TYPE_CHECKING:  # loaded with the first function that has dependencies
+if TYPE_CHECKING:  # loaded at run time with the first function that has dependencies
     from trio_mcp.server.functions.dependencies import Dependencies
 
 __all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handler", "single"]
@@ -38,7 +38,7 @@ _CONTEXTS = ("ctx", "context")
 """The usual names of a parameter for the context."""
 _VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
-# An arbitrary choice: enough for a model to correct its call, and short enough for its context.
+# The number is arbitrary: a few problems are enough for a model to correct its call, and fit into its context.
 MAX_PROBLEMS = 3
 """The maximum number of problems with arguments that one message lists."""
 
@@ -113,7 +113,7 @@ class Function:
         try:
             return self._validated(arguments)
         except InvalidArguments as exc:
-            # Some models and hosts send a list as the string "[1, 2]".
+            # Some models and hosts send a list as the string "[1, 2]", so refused strings are also read as JSON.
             read = read_texts(arguments, exc.names, self._text_types)
             if not read:
                 raise
@@ -133,7 +133,7 @@ class Function:
             return self._validate_json(to_json(arguments))
         except ValidationError as exc:
             refused = exc
-        except ValueError:  # has no JSON form: a lone surrogate, for example
+        except ValueError:  # an argument has no JSON form, as with a lone surrogate
             if self._as_json:
                 raise
         errors = refused.errors(include_url=False, include_context=False, include_input=False)
@@ -145,7 +145,8 @@ class Function:
 
 
 def _message(error: ErrorDetails) -> str:
-    # pydantic's messages for these two mention fields and inputs, which mean nothing to a model that calls a tool.
+    # pydantic's messages for these two errors mention fields and inputs, which mean nothing to a model that calls a
+    # tool.
     if error["type"] == "missing":
         return "missing"
     if error["type"] == "extra_forbidden":
@@ -163,7 +164,7 @@ def single(exc: Exception) -> Exception:
 def _awaitable(
     function: Callable[..., Any], awaited: bool, surroundings: Surroundings
 ) -> Callable[..., Awaitable[Any]]:
-    """Return an async function that runs a function: in the caller's task if it is async, otherwise in a thread."""
+    """Return an async function that runs a function: an async one in the caller's task, any other in a thread."""
     return function if awaited else functools.partial(surroundings.threads.call, function)
 
 
@@ -195,8 +196,8 @@ def read_handler(
         if marker is not None:
             markers[name] = marker
     try:
-        # A trial call instead of rules of our own: Python knows best about defaults, `*args` and keyword-only
-        # parameters.
+        # The arguments are bound on trial instead of being checked with rules of our own: Python knows best about
+        # defaults, `*args` and keyword-only parameters.
         signature.bind(None, None, **dict.fromkeys(markers))
     except TypeError as exc:
         raise TypeError(f"{what}: its function must accept (params, ctx), and dependencies by name: {exc}") from None
@@ -232,7 +233,7 @@ def read_function(
     # Without these checks, two mistakes would cause errors that are hard to understand: a class has a signature, and
     # calling a generator function returns without running anything.
     if isinstance(function, type):
-        raise TypeError(f"{what} is a class; pass a function that makes an instance, or an instance to be called")
+        raise TypeError(f"{what} is a class; pass a function that makes an instance, or a callable instance")
     if is_generator(function):
         raise TypeError(f"{what} is a generator; return a value, and report progress through the Context instead")
     context_type = surroundings.context_type
@@ -248,7 +249,7 @@ def read_function(
         # The hints are those of the undecorated function. A parameter that only a decorator's __signature__ has is not
         # among them, and if its annotation is a string, it can't be resolved.
         annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # only with an input_schema, which describes the arguments
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # allowed only with an input_schema
             extra = "allow"
             continue
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -263,10 +264,11 @@ def read_function(
             parameters[name] = parameter_of(hint, parameter.default, described.get(name))
     if len(contexts) > 1:
         raise TypeError(
-            f"{what}: both {contexts[0]!r} and {contexts[1]!r} are a {context_type.__name__}; one is enough"
+            f"{what}: {contexts[0]!r} and {contexts[1]!r} are both annotated with {context_type.__name__}; "
+            "keep only one of them"
         )
     for name in _CONTEXTS if not contexts else ():
-        # Otherwise the parameter would become an argument that clients are asked for.
+        # Without this error, a parameter for the context would become an argument that clients are asked for.
         if name in parameters and hints.get(name, _EMPTY) is _EMPTY:
             raise TypeError(
                 f"{what}: the parameter {name!r} has no type hint: write `{name}: {context_type.__name__}` for the"
@@ -276,7 +278,7 @@ def read_function(
     schema = contract.schema if input_schema is None else input_schema
     awaited, may_ask = is_async(function), bool(contexts or markers)
     if park_input and not may_ask:
-        raise TypeError(f"{what} has park_input, but can't ask for input: add a parameter annotated with Context")
+        raise TypeError(f"{what} has park_input=True, but can't ask for input: add a parameter annotated with Context")
     if positional:
         function = _by_name(function, positional)
     return Function(
@@ -285,7 +287,7 @@ def read_function(
         returns=_awaited(hints.get("return", inspect.Signature.empty)),
         may_ask=may_ask,
         park_input=park_input,
-        # Dependencies choose where the function runs, together with its sync providers.
+        # A function with dependencies is not wrapped: `Dependencies` decides where to run it and its sync providers.
         call=function if markers else _awaitable(function, awaited, surroundings),
         schema=None if input_schema is None else ArgumentsSchema(input_schema),
         context_parameter=contexts[0] if contexts else None,
@@ -312,7 +314,8 @@ def _docstring(function: Callable[..., Any]) -> str | None:
     function = bare(function)
     if inspect.isroutine(function):
         return inspect.getdoc(function)
-    # An object with __call__: getdoc alone would find the docstring of its class, or that of object.__call__.
+    # This is an object with `__call__`: `getdoc` alone would find the docstring of its class, or that of
+    # object.__call__.
     call = type(function).__call__
     return (call.__doc__ if inspect.isfunction(call) else None) or inspect.getdoc(function)
 
@@ -333,7 +336,7 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
                 "arguments can describe; name each parameter, take a list or a dict, or pass an input_schema and take "
                 "**arguments"
             )
-        # Otherwise `self` would become an argument that clients are asked for.
+        # Without this error, `self` would become an argument that clients are asked for.
         if name == "self" and not found and parameter.annotation is _EMPTY and _is_in_class(function):
             raise TypeError(f"{what} is an unbound method; register the bound method: instance.method")
         found.append(parameter)
@@ -341,13 +344,13 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
 
 
 def _is_in_class(function: Callable[..., Any]) -> bool:
-    # The qualified name decides, as the class does not exist yet inside its body.
+    # The qualified name decides, because the class itself does not exist yet while its body is being executed.
     where = getattr(function, "__qualname__", "").rpartition(".")[0]
     return inspect.isfunction(function) and bool(where) and not where.endswith("<locals>")
 
 
 def _awaited(returns: Any) -> Any:
-    """Return the return type; for a sync function annotated as returning an awaitable, the type of its result."""
+    """Return the return type; for a sync function that returns an awaitable, return the type of the awaited value."""
     if get_origin(returns) in (collections.abc.Awaitable, collections.abc.Coroutine):
         return get_args(returns)[-1]
     return returns

@@ -1,4 +1,4 @@
-"""Virtual time in tests, which stands still while a thread of a sync function or of ``trio.to_thread`` is running.
+"""Makes virtual time stand still in tests while a thread of a sync function or of ``trio.to_thread`` is running.
 
 Trio's ``autojump_clock`` jumps when all tasks wait, and can't know that one of them waits for a thread. So the clock
 would skip the thread's work and jump to the next deadline.
@@ -15,8 +15,8 @@ import trio
 
 __all__ = ["OUR_THREAD", "HoldingLimiter", "held_clock"]
 
-# An arbitrary choice. A thread that takes longer is stuck: then a jump to the next deadline, which shows what was
-# waiting for it, helps more than a test that never ends.
+# The time is arbitrary. A thread that takes longer is probably stuck: then a jump to the next deadline, which shows
+# what was waiting for the thread, helps more than a test that never ends.
 PATIENCE = 60.0
 """Seconds of real time that a thread may hold the clock while nothing else happens."""
 
@@ -37,7 +37,7 @@ class HeldClock(trio.abc.Instrument):
     def __init__(self, clock: Any) -> None:
         self._clock = clock
         self._threshold = 0.0  # the user's threshold, while the clock is held
-        self._holders = 0  # the threads and watchers that need the instrument
+        self._holders = 0  # how many threads and watchers need the instrument
         self._threads = 0
         self._watchers = 0
         self._waiting: set[trio.lowlevel.Task] = set()  # the tasks that wait for a thread of `trio.to_thread`
@@ -87,7 +87,8 @@ class HeldClock(trio.abc.Instrument):
         if not self._holders:
             trio.lowlevel.remove_instrument(self)
 
-    # Trio looks at the clock after a round of steps, so changes during the steps count at once.
+    # Trio asks the clock whether to jump only after a round of task steps, so changes during the steps take effect in
+    # time.
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         if not self._watchers:
             return

@@ -1,4 +1,4 @@
-"""Introspection of callables: their kind, their resolved type hints, and their docstring split into parts."""
+"""Inspects callables: finds their kind, resolves their type hints, and splits their docstring into parts."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ def bound_by_partials(function: Callable[..., Any]) -> set[str]:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether a call certainly returns a coroutine; if not, it may still return another awaitable."""
+    """Return whether calling a function certainly returns a coroutine; if not, the call may return another
+    awaitable."""
     return any(map(inspect.iscoroutinefunction, _callables(function)))
 
 
 def is_generator(function: Callable[..., Any]) -> bool:
-    """Return whether a call returns a generator, sync or async."""
+    """Return whether calling a function returns a generator, sync or async."""
     return any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function))
 
 
@@ -44,11 +45,11 @@ def is_context(annotation: Any, context_type: type) -> bool:
     origin = get_origin(annotation)
     if origin is Annotated:
         return is_context(get_args(annotation)[0], context_type)
-    if hasattr(annotation, "__value__"):  # a type alias
+    if hasattr(annotation, "__value__"):  # the annotation is a type alias
         return is_context(annotation.__value__, context_type)
     if (origin or annotation) is context_type:
         return True
-    # `Context | None`, so that the function can also be called without a server.
+    # The annotation may be `Context | None`, so that the function can also be called without a server.
     options = get_args(annotation)
     return type(None) in options and any(
         is_context(option, context_type) for option in options if option is not type(None)
@@ -66,7 +67,7 @@ def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any
     Raises:
         TypeError: If an annotation can't be evaluated.
     """
-    # Looking at the stack is slow, and may find a name that only happens to be there, so that is the second attempt.
+    # Looking at the stack is slow, and may find a name that only happens to be there, so it is only the second attempt.
     target = _annotated(function)
     cells = _closure(target)
     try:
@@ -93,7 +94,8 @@ def _callables(function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
 
 
 def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that has the annotations, below partials and decorators (as `inspect.signature` does)."""
+    """Return the function that has the annotations, inside any partials and decorators (as `inspect.signature`
+    does)."""
     function = _undecorated(function)
     return function if inspect.isroutine(function) else _undecorated(type(function).__call__)
 
@@ -116,7 +118,7 @@ def _closure(target: Callable[..., Any]) -> dict[str, Any]:
             try:
                 names[name] = cell.cell_contents
             except ValueError:
-                pass  # not assigned yet
+                pass  # the name has no value yet
     return names
 
 
@@ -127,7 +129,8 @@ def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
     around = getattr(target, "__qualname__", "").split(".<locals>.")[:-1]
     enclosing = {".<locals>.".join(around[: depth + 1]) for depth in range(len(around))}
     names: dict[str, Any] = {}
-    # This is None on an interpreter without frames: then no local name is found, and the annotation is not resolved.
+    # `currentframe` returns None on an interpreter without frames: then no local name is found, and the annotation is
+    # not resolved.
     frame = inspect.currentframe()
     while frame is not None:
         # Frames don't say which function they run, so its qualified name and its globals are compared. The innermost
@@ -138,13 +141,13 @@ def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
     return names
 
 
-# Google style: a section starts with a line that ends in a colon, and its entries are indented below.
+# In Google style, a section starts with a line that ends in a colon, and its entries are indented below.
 _PARAMETERS = late_pattern(r"^(Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments):\s*$")
 _RAISES = late_pattern(r"^(Raises|Raise|Exceptions):\s*$")
-# `name (type, optional): text`. The type may be missing, the text may begin on the next line, and `*args` has its
-# stars.
+# An entry has the form `name (type, optional): text`. The type may be missing, the text may begin on the next line, and
+# the name may have stars, as in `*args`.
 _ENTRY = late_pattern(r"^\s+\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+(?P<text>.*)|$)")
-# Sphinx style: a field list, `:param name: text`.
+# In Sphinx style, each parameter is an entry in a field list: `:param name: text`.
 _FIELD = late_pattern(r"^:(?P<kind>\w+)(?:\s+(?P<argument>[^:]*))?:\s*(?P<text>.*)$")
 _PARAM_FIELDS = {"param", "parameter", "arg", "argument", "key", "keyword"}
 _DROPPED_FIELDS = {"type", "rtype", "raises", "raise", "except", "exception", "vartype"}
@@ -158,8 +161,8 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
     Returns:
         The text (None if empty), and the description of each parameter that has one.
     """
-    # The section on the return value stays in the text, as the model should know it. Types are in the schema already,
-    # and exceptions don't concern a caller over the wire.
+    # The section on the return value stays in the text, as the model should know it. Types and exceptions are dropped,
+    # because the schema already has the types, and exceptions don't reach the client.
     if not docstring:
         return None, {}
     kept: list[str] = []
@@ -189,7 +192,7 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
             kept.append(line)
             end = position + 1
         position = end
-    # Where sections were cut out, blank lines pile up.
+    # Blank lines pile up where sections were cut out, so only one of each group is kept.
     text = "\n".join(kept).strip()
     if "\n\n\n" in text:
         text = re.sub(r"\n{3,}", "\n\n", text)

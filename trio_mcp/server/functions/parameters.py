@@ -1,4 +1,4 @@
-"""The parameters that clients fill: one validator for all of them, and the JSON Schema that describes them.
+"""Makes one validator for all parameters that clients fill, and the JSON Schema that describes the parameters.
 
 pydantic needs most of a millisecond to make both. Most parameters are of a few types, so the parts that pydantic makes
 for a type are cached, and put together for each function.
@@ -26,8 +26,8 @@ from trio_mcp.server.functions.sync_threads import FunctionOptions
 __all__ = ["Contract", "Parameter", "contract_of", "made_at_once", "parameter_of", "put_together"]
 
 _EMPTY = inspect.Parameter.empty
-# The attributes that a Field may set for a parameter that is put together from parts. All others must be as in an empty
-# Field.
+# Only these attributes may be set on a Field if its parameter is put together from cached parts. All others must be as
+# in an empty Field.
 _READ_HERE = ("annotation", "default", "description", "metadata")
 _NOTHING_SAID = Field()
 _ELSEWHERE = {
@@ -95,7 +95,8 @@ def parameter_of(annotation: Any, default: Any, description: str | None) -> Para
     if get_origin(annotation) is Annotated:
         annotation, *extras = get_args(annotation)
     if get_origin(annotation) is collections.abc.Iterable:
-        # pydantic validates an Iterable lazily, so a bad item would raise inside the user's function.
+        # pydantic validates an Iterable lazily, so a bad item would raise inside the user's function; a list is
+        # validated at once.
         annotation = list[get_args(annotation)]  # type: ignore[misc]
     field = default if isinstance(default, FieldInfo) else None
     texts = [extra for extra in extras if isinstance(extra, str)]
@@ -103,7 +104,8 @@ def parameter_of(annotation: Any, default: Any, description: str | None) -> Para
     if any(each.description for each in (*extras, field) if isinstance(each, FieldInfo)):
         description = None
     elif len(texts) == 1:
-        # The annotation is closer to the parameter than the docstring. Two strings may mean anything.
+        # A single string in the annotation wins over the docstring, because it is closer to the parameter. Several
+        # strings are ignored, because they may mean anything.
         description = texts[0]
     if (default is None or (field and field.default is None)) and not _allows_none(annotation):
         # `x: int = None` means an optional int, and models do send the null that they see as the default. Fields stay
@@ -120,7 +122,7 @@ def _annotated(annotation: Any, extras: list[Any]) -> Any:
 
 
 def _allows_none(annotation: Any) -> bool:
-    if hasattr(annotation, "__value__"):  # a type alias
+    if hasattr(annotation, "__value__"):  # the annotation is a type alias
         return _allows_none(annotation.__value__)
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
@@ -156,7 +158,7 @@ def made_at_once(
     try:
         adapter, schema, as_json = _made(fields, extra, options.null_in_schemas, f"{what}: a parameter")
     except TypeError:
-        # The error does not say which parameter caused it, so try them one by one.
+        # The error does not say which parameter caused it, so they are tried one by one.
         for name, annotation in fields.items():
             subject = f"{what}: the parameter {name!r}"
             json_schema_of(adapter_for(annotation, subject), "validation", subject)
@@ -169,8 +171,8 @@ def _made(
     fields: Mapping[str, Any], extra: Literal["allow", "forbid"], null: bool, subject: str
 ) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
     """Return the validator and the JSON Schema that pydantic makes, and whether to validate as JSON first."""
-    # One TypedDict of all parameters: pydantic validates the arguments in one go, and returns a plain dict to call the
-    # function with. Typed as Any because mypy only accepts literal fields.
+    # All parameters become one TypedDict, so that pydantic validates the arguments in one go, and returns a plain dict
+    # to call the function with. The variable is typed as Any because mypy only accepts literal fields.
     make_typed_dict: Any = TypedDict
     arguments = make_typed_dict("arguments", fields)
     arguments.__pydantic_config__ = ConfigDict(extra=extra)
@@ -222,7 +224,7 @@ def _described(parameter: Parameter, null: bool) -> tuple[core_schema.TypedDictF
     fields = [each for each in (*metadata, default) if isinstance(each, FieldInfo)]
     if fields:
         field, metadata = fields[0], [each for each in metadata if not isinstance(each, FieldInfo)]
-        # pydantic merges several fields by its own rules.
+        # pydantic merges several Fields by rules of its own, which are not reproduced here.
         if len(fields) > 1 or (metadata and field.metadata) or not (field.description is None or field.description):
             raise Unclear
         if any(getattr(field, name) != value for name, value in _ELSEWHERE.items()):
@@ -245,11 +247,11 @@ def _described(parameter: Parameter, null: bool) -> tuple[core_schema.TypedDictF
 
 
 def _sorted(schema: dict[str, Any]) -> dict[str, Any]:
-    # pydantic sorts the keywords, too. The properties themselves stay in the order of the parameters.
+    # The keywords are sorted because pydantic does so, too. The properties stay in the order of the parameters.
     return dict(sorted(schema.items()))
 
 
-@functools.lru_cache(maxsize=1_000)  # more than a server has types
+@functools.lru_cache(maxsize=1_000)  # the bound exceeds the number of types that a server uses
 def _part(kind: Structure) -> _Part:
     # A Field is added because it is not hashable: typing could otherwise return a cached Annotated[int, Ge(1)] for
     # Annotated[int, Ge(1.0)].

@@ -1,4 +1,4 @@
-"""Validators and JSON Schemas (2020-12) of types, with errors that suggest a fix, and hand-written JSON Schemas."""
+"""Makes validators and JSON Schemas (2020-12) of types, and checks arguments against hand-written JSON Schemas."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ MAX_PLACE = 100
 MAX_PROBLEM = 500
 """The maximum length of a message about an argument, in characters."""
 
-# decimal.Decimal and int accept such strings, and also infinities, NaN, underscores and spaces.
+# `decimal.Decimal` and `int` accept more than these patterns, namely infinities, NaN, underscores and spaces, which
+# clients need not know.
 DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 INTEGER = r"^[+-]?[0-9]+$"
 
-# Keywords that contain subschemas by names of the author's choice, and keywords that contain values.
+# The keywords in `_NAMED` contain subschemas under names that the schema's author chose; those in `_VALUES` contain
+# values, which must not be taken for subschemas.
 _NAMED = frozenset({"$defs", "properties", "patternProperties", "dependentSchemas"})
 _VALUES = frozenset({"const", "default", "enum", "examples"})
 _DEFINITIONS = "#/$defs/"
 
-# JSON Schema's names for the types of values. bool comes before int, because in Python a bool is an int.
+# These are JSON Schema's names for the types of values. bool comes before int, because in Python a bool is an int.
 _NAMES: dict[type, frozenset[str]] = {
     bool: frozenset({"boolean"}),
     int: frozenset({"integer", "number"}),
@@ -51,7 +53,7 @@ _NAMES: dict[type, frozenset[str]] = {
     dict: frozenset({"object"}),
     type(None): frozenset({"null"}),
 }
-# A schema without a type allows all of these.
+# A schema without a type allows all of these types.
 _JSON_TYPES = tuple(frozenset().union(*_NAMES.values()))
 _SCALARS = frozenset({"boolean", "integer", "number"})
 
@@ -67,7 +69,7 @@ class JsonSchema(GenerateJsonSchema):
             (``val_json_bytes``).
     """
 
-    # A default without a JSON form still works, but isn't shown.
+    # A default without a JSON form still works and is just not shown, so pydantic's warning about it is ignored.
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
     def __init__(self, null: bool = True) -> None:
@@ -80,9 +82,9 @@ class JsonSchema(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         plain = super().encode_default(dft)
-        import json  # deferred: few defaults get here
+        import json  # deferred: few schemas have defaults
 
-        # pydantic lets infinity and NaN through, which would make the whole list invalid JSON.
+        # pydantic lets infinity and NaN through, which would make the whole list of tools invalid JSON.
         try:
             json.dumps(plain, allow_nan=False)
         except (TypeError, ValueError) as exc:
@@ -102,13 +104,14 @@ class JsonSchema(GenerateJsonSchema):
 
     def dict_schema(self, schema: Any) -> dict[str, Any]:
         found = super().dict_schema(schema)
-        # JSON has string keys only; pydantic's schema does not say that they must be integers.
+        # In JSON, keys are always strings; pydantic's schema does not say that the keys of a dict[int, …] must contain
+        # integers.
         if schema.get("keys_schema", {}).get("type") == "int":
             found["propertyNames"] = {"pattern": INTEGER}
         return found
 
     def bytes_schema(self, schema: Any) -> dict[str, Any]:
-        # Base64 or hex: pydantic decodes these in JSON text, but takes the bytes of a Python str as they are.
+        # pydantic decodes base64 and hex in JSON text, but leaves them as they are in a Python str.
         if self._config.val_json_bytes != "utf8":
             self.bytes_in_json = True
         return super().bytes_schema(schema)
@@ -148,7 +151,7 @@ def json_schema_of(
         schema = generator.generate(adapter.core_schema, mode)
     except PydanticInvalidForJsonSchema as exc:
         raise TypeError(f"{subject} has no JSON Schema: {exc.message}") from None
-    schema.pop("title", None)  # the name of an internal class, such as that of the arguments' TypedDict
+    schema.pop("title", None)  # the title is the name of an internal class, such as a TypedDict
     return schema
 
 
@@ -195,9 +198,9 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
         for key, value in part.items():
             if key in _NAMED:
                 found[key] = {name: copied(each) for name, each in value.items()}
-            elif key != "discriminator":  # a keyword of OpenAPI, which refers to the definitions
+            elif key != "discriminator":  # an OpenAPI keyword, which refers to the definitions
                 found[key] = value if key in _VALUES else copied(value)
-        if "discriminator" in part:  # which also implied that the tag is required, even if the tag has a default
+        if "discriminator" in part:  # a discriminator requires the tag, even one with a default
             tag = part["discriminator"]["propertyName"]
             found["oneOf"] = [
                 {**each, "required": list(dict.fromkeys([*each.get("required", []), tag]))} for each in found["oneOf"]
@@ -247,7 +250,7 @@ def alternatives(schema: Any, definitions: dict[str, Any], seen: tuple[str, ...]
 
 def listed_values(option: dict[str, Any]) -> list[Any] | None:
     """Return the values that a schema without alternatives allows, if it lists them."""
-    # A Literal of one value is a `const`, one of several an `enum`.
+    # pydantic writes a Literal with one value as `const`, and a Literal with several as `enum`.
     return [option["const"]] if "const" in option else option.get("enum")
 
 
@@ -346,6 +349,6 @@ class ArgumentsSchema:
 
 
 def problem_line(place: tuple[str | int, ...], message: str) -> str:
-    """Return a problem with an argument and the path to it, in one line."""
+    """Format a problem with an argument as one line: the path to the argument, then the message."""
     where = ".".join(map(str, place))[:MAX_PLACE]
     return f"{where}: {message[:MAX_PROBLEM]}" if where else message[:MAX_PROBLEM]

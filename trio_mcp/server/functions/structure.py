@@ -1,4 +1,4 @@
-"""The structure of a type: the key under which all uses of the type share the parts that pydantic makes for it."""
+"""Finds the structure of a type: the key under which all uses of the type share what pydantic makes for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAVES = frozenset({
 _CONTAINERS = (list, dict, set, frozenset)
 _UNIONS = (Union, types.UnionType)
 _LISTED = (str, int, bool, type(None))
-# The constraints that have a single number, and the attribute with this number.
+# Each of these constraints has a single number, in the attribute that the dict names.
 _CONSTRAINTS: dict[type, str] = {
     annotated_types.Ge: "ge",
     annotated_types.Gt: "gt",
@@ -41,7 +41,7 @@ class Unclear(Exception):
 
 @attrs.frozen
 class Structure:
-    """A type that compares equal to every type of the same structure.
+    """A wrapper of a type, equal to the wrappers of all types of the same structure.
 
     Types themselves can't be compared for this purpose: ``int | str`` equals ``str | int``, and an ``Annotated`` with
     ``ge=1`` equals one with ``ge=1.0``, but pydantic treats them differently.
@@ -81,7 +81,7 @@ def _structure(kind: Any, models: bool) -> Hashable:
             return kind, kind.__pydantic_validator__  # a model that is rebuilt gets another validator
     elif origin is Literal:
         if all(type(value) in _LISTED for value in parts):
-            return origin, *((type(value), value) for value in parts)  # True equals 1
+            return origin, *((type(value), value) for value in parts)  # with the types, because True equals 1
     elif origin is Annotated:
         return origin, _structure(parts[0], models), *map(_constraint, parts[1:])
     elif parts and origin in _CONTAINERS:
@@ -96,4 +96,4 @@ def _constraint(constraint: Any) -> Hashable:
     value = getattr(constraint, name) if name else None
     if type(value) not in (int, float):
         raise Unclear
-    return type(constraint), repr(value)  # 1.0 equals 1
+    return type(constraint), repr(value)  # as text, because 1.0 equals 1

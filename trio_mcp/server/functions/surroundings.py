@@ -41,7 +41,8 @@ def marker_in(annotation: Any, default: Any, where: str) -> Depends | None:
         TypeError: If the parameter is marked in a way that can't work.
     """
     if isinstance(default, Depends):
-        # FastAPI allows this. Here functions stay callable without a server, and such a call would get the marker.
+        # FastAPI allows a marker as a default. In this library, functions stay callable without a server, and such a
+        # call would get the marker as its value.
         raise TypeError(f"{where}: Depends can't be a default value; write Annotated[..., Depends(...)]")
     while hasattr(annotation, "__value__"):  # a type alias, such as `type Db = Annotated[Database, Depends(get_db)]`
         annotation = annotation.__value__
@@ -52,7 +53,7 @@ def marker_in(annotation: Any, default: Any, where: str) -> Depends | None:
         raise TypeError(f"{where}: write Depends(provider), not Depends")
     markers = [extra for extra in extras if isinstance(extra, Depends)]
     if len(markers) > 1:
-        raise TypeError(f"{where} has {len(markers)} markers Depends(...); one is enough")
+        raise TypeError(f"{where} has {len(markers)} Depends(...) markers; keep only one")
     # Python merges nested Annotated types, but not through a type alias: the inner type may have the marker.
     return markers[0] if markers else marker_in(kind, _EMPTY, where)
 

@@ -1,4 +1,4 @@
-"""The worker threads in which a server's sync functions run, limited in number."""
+"""Runs a server's sync functions in a limited number of worker threads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SyncThreads:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        # One limiter for each run of Trio: a thread that outlives its run never returns its token.
+        # Each run of Trio has its own limiter, because a thread that outlives its run never returns its token.
         self._limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("sync threads")
 
     @property
@@ -66,7 +66,7 @@ class SyncThreads:
             return limiter
 
     async def call(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """Call a function in a thread; if it returns an awaitable, await that here.
+        """Call a function in a thread; if it returns an awaitable, await that in the caller's task.
 
         If the call is cancelled, the thread is abandoned: it can't be stopped, so the call does not wait for it.
         """

@@ -1,4 +1,4 @@
-"""Forms: turning flat pydantic models into elicitation schemas, and answers into models (`client/elicitation`)."""
+"""Turns flat pydantic models into elicitation schemas, and answers into models (`client/elicitation`)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ __all__ = ["ModelForm", "NoSuchField", "form_of"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-# The formats that the specification allows (`client/elicitation`, Requested Schema).
+# The specification allows only these formats (`client/elicitation`, Requested Schema).
 _FORMATS = frozenset({"email", "uri", "date", "date-time"})
-# A private keyword, which carries titles from _FormSchema to _options, and is never sent.
+# This is a private keyword, which carries titles from _FormSchema to _options, and is never sent.
 _TITLES = "x-titles"
-_FLAT = "a form may only have strings, numbers, booleans and choices of strings (client/elicitation, Requested Schema)"
+_FLAT = (
+    "a form may contain only strings, numbers, booleans and choices of strings "
+    "(specification: client/elicitation, Requested Schema)"
+)
 
 
 class NoSuchField(ValueError):
@@ -70,7 +73,7 @@ class _Field:
             if titled:
                 return TitledMultiSelectEnumSchema(items=TitledItems(any_of=options), **self.limits, **self.common)
             return UntitledMultiSelectEnumSchema(items=UntitledItems(enum=values), **self.limits, **self.common)
-        # The titles of choices were `enumNames` until 2025-06-18, and have been a `oneOf` since.
+        # Up to and including 2025-06-18, the titles of choices are `enumNames`; since 2025-11-25, they are a `oneOf`.
         if self.options and (self.enum_names or not newer):
             names = [option.title for option in options] if titled else None
             return LegacyTitledEnumSchema(enum=values, enum_names=names, **self.common)
@@ -96,12 +99,13 @@ class ModelForm(Generic[ModelT]):
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     def schema_for(self, revision: str) -> dict[str, Any]:
-        """Return the ``requestedSchema`` in the form of a revision.
+        """Return the ``requestedSchema`` in the form that a revision uses.
 
         Raises:
             NoSuchField: If the revision does not define a kind of field that the form needs.
         """
-        # Cached, because each question needs its wire form several times: to check it, to digest it and to send it.
+        # The wire form is cached, because asking a question needs the form several times: for the check, the digest and
+        # the message.
         wire = self._wire.get(revision)
         if wire is None:
             properties = {}
@@ -126,8 +130,8 @@ class ModelForm(Generic[ModelT]):
         try:
             return self.model.model_validate(data)
         except ValidationError:
-            # Try again as JSON text: in pydantic's strict mode, a type's JSON form, such as a date in a string, is
-            # accepted from JSON text only.
+            # The answers are tried again as JSON text: in pydantic's strict mode, a type's JSON form, such as a date in
+            # a string, is accepted from JSON text only.
             return self.model.model_validate_json(to_json(data))
 
 
@@ -135,14 +139,15 @@ def form_of(model: type[ModelT]) -> ModelForm[ModelT]:
     """Return the form of a model.
 
     Raises:
-        TypeError: If ``model`` is not a pydantic model, or is not flat; the message names the field.
+        TypeError: If ``model`` is not a pydantic model, or has a field that a flat form can't represent; in that case
+            the message names the field.
     """
     if not isinstance(model, type) or not issubclass(model, BaseModel):
         raise TypeError(f"a form must be a pydantic model class, with a field for each value; got {model!r}")
     return _form_of(model)
 
 
-# Bounded, because a handler may make a model class for each question.
+# The cache is bounded, because a handler may make a model class for each question.
 @functools.lru_cache(maxsize=512)
 def _form_of(model: type[ModelT]) -> ModelForm[ModelT]:
     what = f"the form {model.__name__}"
@@ -201,11 +206,12 @@ def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _
     elif kind in ("integer", "number"):
         limits = _number_limits(part, kind)
     elif kind == "string":
-        # pydantic's SecretStr. Servers MUST NOT ask for secrets in a form (`client/elicitation`, Security).
+        # The field is a secret, such as pydantic's SecretStr. Servers MUST NOT ask for secrets in a form
+        # (`client/elicitation`, Security).
         if part.get("format") == "password" or part.get("writeOnly"):
             raise TypeError(f"{subject} is a secret, which a form must not ask for; use ctx.elicit_url")
         limits = {} if options else _some(part, min_length="minLength", max_length="maxLength", format="format")
-        # The default here is an allowed format, so that a field without a format is left alone.
+        # `get` falls back to an allowed format, so that a field without a format is left alone.
         if limits.get("format", "email") not in _FORMATS:
             del limits["format"]  # not allowed in a form; the model still validates it
     elif kind != "boolean":
@@ -244,7 +250,7 @@ def _options(part: dict[str, Any], definitions: dict[str, Any], subject: str) ->
         named = part.get(_TITLES, {}) if names is None else dict(zip(values, names, strict=True))
         found: dict[Any, str | None] = {value: named.get(value) for value in values if isinstance(value, str)}
         if len(found) < len(values):
-            raise TypeError(f"{subject} is a choice, but not only of strings; {_FLAT}")
+            raise TypeError(f"{subject} is a choice whose values are not all strings; {_FLAT}")
         return found
     found = {}
     for each in parts:

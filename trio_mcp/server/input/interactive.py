@@ -1,4 +1,4 @@
-"""Running a function that may ask the client, until it returns or needs an answer that comes with another request.
+"""Runs a function that may ask the client, until it returns or needs an answer that comes with another request.
 
 Parked functions keep waiting where they asked; the request that brings the answer resumes them (modern era).
 """
@@ -61,8 +61,8 @@ class ParkedRounds(Rounds):
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
         self._check_round()
-        if self._id is None:  # otherwise another task of the function has asked in this round
-            # Since `serve` checked, other functions may have taken the room.
+        if self._id is None:  # an id exists if another task has asked in this round
+            # The limit is checked again, because other functions may have begun to wait since `serve` checked it.
             self._check_room()
             self._enter()
         self._waiting.update({key: (request, questions[key]) for key, request in missing.items()})
@@ -76,7 +76,7 @@ class ParkedRounds(Rounds):
             await self._wait(answered)
         finally:
             for key in missing:
-                self._waiting.pop(key, None)  # still there only if the function itself has given up waiting
+                self._waiting.pop(key, None)  # a key is left only if the function has given up waiting
             # The entry in the table stays while no request waits for the function: the client has the id, and may still
             # come for the outcome.
             if not self._waiting and self._live:
@@ -93,8 +93,8 @@ class ParkedRounds(Rounds):
                     self._error = _unanswered()
                 except BaseExceptionGroup as group:
                     rest = group.split(RoundEnded)[1]
-                    # A Cancelled or a KeyboardInterrupt in the rest belongs to Trio, and must not become the outcome of
-                    # a request.
+                    # If a Cancelled or a KeyboardInterrupt remains in the group, it belongs to Trio, and must not
+                    # become the outcome of a request.
                     if rest is not None and not isinstance(rest, Exception):
                         raise rest from None
                     self._error = rest or _unanswered()
@@ -116,7 +116,7 @@ class ParkedRounds(Rounds):
             logger.error("a parked handler of %r failed when cancelled", self.context.method, exc_info=failures)
             raise cancelled from None
         finally:
-            # No later request may find in the table a function that has ended.
+            # The function has ended, so later requests must not find it in the table.
             self._leave()
             self._changed.set()
             self._ended.set()
@@ -124,7 +124,7 @@ class ParkedRounds(Rounds):
     # --- in the request's task -----------------------------------------------------------------------------------
 
     async def serve(self, call: Call) -> Any:
-        # The room is checked now, and not only when the function asks: by then the function may have done work, which
+        # The limit is checked now, and not only when the function asks: by then the function may have done work, which
         # would be lost.
         self._check_room()
         self._open()
@@ -202,7 +202,7 @@ class ParkedRounds(Rounds):
             raise McpError(OVERLOADED, f"{most} handlers are waiting for input, which is the limit; try again later")
 
     def _enter(self) -> None:
-        self._id = secrets.token_urlsafe(16)  # 128 bits
+        self._id = secrets.token_urlsafe(16)  # 128 random bits, which can't be guessed
         self.run.parked[self._id] = self
 
     def _leave(self) -> None:
@@ -226,7 +226,7 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     Returns:
         The function's return value, or `Asked`.
     """
-    call = bind()  # refuses invalid arguments before anything else
+    call = bind()  # raises if the arguments are invalid, before anything happens
     if not context.rules.input_in_results:
         return await HandshakeRounds(context, bind).serve(call)
     params = context.request.params or {}
@@ -244,7 +244,7 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     else:
         rounds = (ParkedRounds if park else ReplayedRounds)(context, earlier, responses)
         serving = rounds.serve(call)
-    # The modern era has no -32042: a page is asked for like any other question.
+    # The modern era does not have the error -32042, so the pages are asked for like any other question.
     try:
         value = await serving
     except Exception as exc:

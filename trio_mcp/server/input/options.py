@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MIN_KEY", "Asked", "InputOptions", "InputRequired", "InputRun", "checked_keys", "without_questions"]
 
-# The length of a SHA-256 digest: shorter keys weaken the MAC (RFC 2104, section 3).
+# This is the length of a SHA-256 digest: shorter keys weaken the MAC (RFC 2104, section 3).
 MIN_KEY = 32
 """The minimum length of a key, in bytes."""
 
@@ -44,10 +44,10 @@ def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | No
         raise ValueError("key must not be empty; pass None for a random key")
     for key in keys:
         if not isinstance(key, (bytes, bytearray)):
-            raise TypeError(f"key must be bytes or a sequence of bytes, got a {type(key).__name__}")
+            raise TypeError(f"each key must be bytes, got {type(key).__name__}")
         if len(key) < MIN_KEY:
             raise ValueError(
-                f"a key must have at least {MIN_KEY} bytes, got {len(key)}; use secrets.token_bytes({MIN_KEY})"
+                f"a key must be at least {MIN_KEY} bytes long, got {len(key)} bytes; use secrets.token_bytes({MIN_KEY})"
             )
     return tuple(bytes(key) for key in keys)
 
@@ -89,7 +89,7 @@ class InputRun:
     """
 
     options: InputOptions
-    sealer: Callable[[], Any]  # not typed: that module imports this one
+    sealer: Callable[[], Any]  # not typed, because the module of `StateSealer` imports this one
     nursery: trio.Nursery
     parked: dict[str, object] = attrs.Factory(dict)
 
@@ -124,7 +124,7 @@ class InputRequired:
         if not isinstance(requests, Mapping) or not all(isinstance(key, str) for key in requests):
             raise TypeError(f"requests must be a mapping of keys to questions, got {requests!r}")
         if not requests:
-            raise ValueError("requests must have at least one question")
+            raise ValueError("requests must contain at least one question")
         for key, request in requests.items():
             if not isinstance(request, InputRequest):
                 raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
@@ -139,5 +139,5 @@ def without_questions(returns: Any) -> Any:
         return inspect.Signature.empty
     if get_origin(returns) not in (Union, types.UnionType) or InputRequired not in get_args(returns):
         return returns
-    # `|` makes a union again, in whichever of the two ways the original was written.
+    # `|` makes a union of the same kind as the original: a `typing.Union` or a `types.UnionType`.
     return functools.reduce(operator.or_, [each for each in get_args(returns) if each is not InputRequired])

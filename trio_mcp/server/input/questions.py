@@ -1,4 +1,4 @@
-"""Questions to the client: those for its user (elicitation), and the one for its roots. `rounds` sends them."""
+"""Makes questions to the client: those for its user (elicitation), and the one for its roots; `rounds` sends them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ class Declined:
 
 @attrs.frozen
 class Cancelled:
-    """The user has made no choice, but has closed the form, for example. Unlike `trio.Cancelled`, this cancels nothing.
+    """The user dismissed the question without making a choice, for example by closing the form.
+
+    Unlike `trio.Cancelled`, this cancels nothing.
 
     Attributes:
         action: ``"cancel"``.
@@ -154,15 +156,16 @@ class InputRequest(Coroutine[Any, Any, T]):
         self._running: Coroutine[Any, Any, T] | None = None
         self._forgotten = True
 
-    # The value until __init__ is done, in case it raises.
+    # This is the value until `__init__` has finished: if it raises, `__del__` must not warn.
     _forgotten = False
 
     def take(self) -> InputRequest[T]:
-        """Record that the question is being asked, or was dropped on purpose; return it."""
+        """Record that the question is being asked, or was dropped on purpose; return the question."""
         self._forgotten = False
         return self
 
-    # Python warns about a coroutine that is never awaited, but the one here is made only on first use.
+    # Python warns about a coroutine that is never awaited, but the coroutine of a question is made only on first use,
+    # so this method gives the warning.
     def __del__(self) -> None:
         if self._forgotten:
             warnings.warn(
@@ -210,9 +213,9 @@ class InputRequest(Coroutine[Any, Any, T]):
     def __await__(self) -> Generator[Any, Any, T]:
         return self._ask().__await__()
 
-    # `trio.from_thread.run(ctx.elicit, …)` and `start_soon` accept only coroutines, so here is their interface.
-    # The real coroutine is made on first use: one that is never awaited would cause a warning, and a question that is
-    # passed to `gather` is never awaited itself.
+    # `trio.from_thread.run(ctx.elicit, …)` and `start_soon` accept only coroutines, so the methods below are the
+    # interface of one. The real coroutine is made on first use: one that is never awaited would cause a warning, and a
+    # question that is passed to `gather` is never awaited itself.
 
     def _coroutine(self) -> Coroutine[Any, Any, T]:
         if self._running is None:
@@ -246,11 +249,13 @@ class UrlElicitationRequired(McpError):
 
     def __init__(self, *requests: InputRequest[Any]) -> None:
         if not requests or not all(isinstance(each, InputRequest) and each.elicitation_id for each in requests):
-            raise TypeError("UrlElicitationRequired takes one or more requests from ctx.elicit_url(…), not awaited")
+            raise TypeError("UrlElicitationRequired takes one or more requests from ctx.elicit_url(…), without await")
         # The pages are written as in the only revision with this error; other clients get another response.
         pages = [each.take().wire(LATEST_LEGACY)["params"] for each in requests]
         super().__init__(
-            URL_ELICITATION_REQUIRED, "the user must visit a page before this can continue", {"elicitations": pages}
+            URL_ELICITATION_REQUIRED,
+            "the user must visit a page before the request can continue",
+            {"elicitations": pages},
         )
         self.requests = requests
 
@@ -275,8 +280,8 @@ def missing_capability(capability: str, why: str | None = None) -> McpError:
 def no_asking(method: str) -> LocalProtocolError:
     """Make the error for a question that is asked where the client can't be asked."""
     return LocalProtocolError(
-        f"can't ask the client here: only a running tool, prompt or resource function, or a provider that it depends "
-        f"on, may ask (the request is {method!r})"
+        f"can't ask the client here (in the context of a {method!r} request): only a running tool, prompt or resource "
+        "function, or a provider that it depends on, may ask the client"
     )
 
 

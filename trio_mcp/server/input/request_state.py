@@ -1,4 +1,4 @@
-"""The ``requestState`` of a request that waits for input (2026-07-28 `basic/patterns/mrtr`), without I/O.
+"""Makes and reads the ``requestState`` of a request that waits for input (2026-07-28 `basic/patterns/mrtr`).
 
 The state passes through the client, so it is signed (HMAC-SHA256) and bound to the request, the principal and an expiry
 time. It is not encrypted: the client can read the answers so far, the handler's state, and digests of the questions.
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 
-# An arbitrary limit: room for the answers of a few rounds, but not for bulk data, as the token is sent twice in each
-# round.
+# The limit is arbitrary: it leaves room for the answers of a few rounds, but not for bulk data, because the token is
+# sent twice in each round.
 MAX_STATE = 1_000_000
 """The maximum length of a token, in characters."""
 
-# The version of the token's format, which is signed as part of the domain.
+# The version of the token's format is signed as part of the domain.
 _VERSION = "1"
-# The parameters that differ between the first request and its retries; all others must stay the same.
+# These parameters may differ between the first request and its retries; all others must stay the same.
 _ADDED = frozenset({"_meta", "inputResponses", "requestState"})
 
 
@@ -114,11 +114,11 @@ class RequestState:
 
 def digest_of(value: Any) -> str:
     """Return a digest of JSON data, independent of the order of keys."""
-    import json  # deferred: only requests that ask get here
+    import json  # deferred: only requests that ask for input need it
 
     # The json module is used because pydantic_core can't sort keys, which clients may send in another order in a retry.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    # 128 bits: digests are signed with the token, so only a second preimage could help a client.
+    # 128 bits are enough: digests are signed with the token, so only a second preimage could help a client.
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -174,7 +174,10 @@ class StateSealer:
         # the front, then drop the old one.
         token = f"{_VERSION}.{body}.{self._mac(self._keys[0], body)}"
         if len(token) > MAX_STATE:
-            raise ValueError(f"the answers and the state so far take {len(token)} characters; {MAX_STATE} is the limit")
+            raise ValueError(
+                f"the requestState, with the answers and the state so far, takes {len(token)} characters; "
+                f"{MAX_STATE} is the limit"
+            )
         return token
 
     def open(self, token: object, method: str, params: dict[str, Any], principal: Principal | None) -> RequestState:
@@ -184,7 +187,8 @@ class StateSealer:
             StateRefused: If the token was not made with our keys, was modified, belongs to another request or
                 principal, or has expired.
         """
-        # Everything but the expiry has the same message: a client that guesses must not learn which part was right.
+        # All reasons for a refusal, except expiry, get the same message: a client that guesses must not learn which
+        # part was right.
         payload = self._verified(token)
         if payload is None or (payload["m"], payload["d"], payload["p"]) != (
             method,
@@ -198,7 +202,7 @@ class StateSealer:
 
     def _verified(self, token: object) -> Any:
         """Return the payload of a token with a valid signature; None for any other."""
-        # compare_digest raises for a str that is not ASCII.
+        # `compare_digest` raises for a str that is not ASCII, so such a token is refused first.
         if type(token) is not str or len(token) > MAX_STATE or not token.isascii():
             return None
         version, _, rest = token.partition(".")

@@ -1,4 +1,4 @@
-"""Rounds of input for one request: how questions reach the client in each era, and how answers reach the handler.
+"""Runs the rounds of input for one request: takes questions to the client, and answers to the handler, in each era.
 
 In the legacy era, a question is a request to the client, and the handler waits for the response. In the modern era, an
 unanswered question ends the round: the function's scope is cancelled, and the client gets the question as the result of
@@ -158,7 +158,7 @@ class Rounds:
         self._waits: set[trio.CancelScope] = set()
         self._over = False
         self.limit: tuple[trio.CancelScope, float] | None = None
-        # In later rounds only questions that were asked have a response here: `earlier_rounds` has dropped the others.
+        # In later rounds, all responses belong to questions that were asked: `earlier_rounds` has dropped any others.
         if earlier is None:
             self._offered = dict(responses or {})
         else:
@@ -176,12 +176,14 @@ class Rounds:
     # --- for the context -----------------------------------------------------------------------------------------
 
     async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
-        """Return the answers to some questions, asked in one round."""
-        await trio.lowlevel.checkpoint_if_cancelled()  # otherwise a cancelled function would end the round and ask
-        # All are checked before any is asked: no user should answer one question for a request that then fails.
+        """Ask some questions, all in one round, and return the answers."""
+        await trio.lowlevel.checkpoint_if_cancelled()  # a cancelled function must not ask
+        # All questions are checked before any is asked: no user should answer one question for a request that then
+        # fails.
         for request in requests:
             request.check(self.context)
-        # Only code in a thread or a shielded scope asks after the round's end, which is too late to join the others.
+        # Only code in a thread or a shielded scope can ask after the round has ended, too late for its question to be
+        # sent with the others.
         if self._over:
             await self._end()
         if self.context.cancelled:
@@ -258,7 +260,7 @@ class Rounds:
     # --- for the subclasses --------------------------------------------------------------------------------------
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        """Obtain the missing answers, or unwind the caller."""
+        """Obtain the missing answers, or end this run of the function that asks."""
         raise NotImplementedError
 
     async def _wait(self, wait: Callable[[], Awaitable[object]]) -> None:
@@ -267,7 +269,8 @@ class Rounds:
         # after its call was cancelled. So each wait has its own scope, which _close cancels.
         with trio.CancelScope() as scope:
             self._waits.add(scope)
-            # The time that a person takes does not count. In the modern era it passes between two runs of the function.
+            # The time that a person takes to answer does not count towards the limit. In the modern era, unless the
+            # function is parked, that time passes between two runs of the function.
             if self.limit is not None:
                 self.limit[0].deadline = math.inf
             try:
@@ -281,7 +284,7 @@ class Rounds:
 
     async def _end(self) -> None:
         """Unwind a caller that asks in a round that has ended."""
-        await trio.lowlevel.checkpoint_if_cancelled()  # the ordinary case: the round's scope is cancelled
+        await trio.lowlevel.checkpoint_if_cancelled()  # usually raises, because the round's scope is cancelled
         raise RoundEnded
 
     def _open(self) -> None:
@@ -301,7 +304,7 @@ class Rounds:
         questions = {}
         for key, request in requests.items():
             wire = request.wire(self.context.protocol_version)
-            if request.elicitation_id is not None:  # random by default, so it differs each time the function runs
+            if request.elicitation_id is not None:  # a random id differs each time the function runs
                 wire["params"].pop("elicitationId", None)
             questions[key] = Question(request.method, digest_of(wire))
         return questions
@@ -421,8 +424,8 @@ class HandshakeRounds(Rounds):
                 self._close()
             if not isinstance(value, InputRequired):
                 return value
-            # The explicit form works the same in both eras: ask here, then run the function again, as for a modern
-            # client.
+            # `InputRequired` works the same in both eras: the questions are asked now, and then the function runs
+            # again, as it would for a modern client.
             requests = self.explicit(value)
             await self._send(requests, self._questions_of(requests))
             # As in a new request of the modern era, keys are counted from the start and the arguments are bound again.
@@ -454,7 +457,8 @@ class HandshakeRounds(Rounds):
         async with trio.open_nursery() as nursery:
             for key, request in requests.items():
                 nursery.start_soon(send, key, request)
-        # Several may fail before the cancellation reaches them. The caller gets the first failure, which caused it.
+        # Several questions may fail before the cancellation reaches them. The caller gets the first failure, which
+        # caused it.
         if failures:
             raise failures[0]
 
@@ -473,7 +477,7 @@ class ReplayedRounds(Rounds):
     def __init__(self, context: AskingContext, earlier: RequestState | None, responses: Mapping[str, Any]) -> None:
         super().__init__(context, earlier, responses)
         self._scope = trio.CancelScope()
-        self._questions: dict[str, InputRequest[Any]] = {}  # those that ended the round
+        self._questions: dict[str, InputRequest[Any]] = {}  # the questions that ended the round
 
     async def serve(self, call: Call) -> Any:
         value = None  # stays None if the scope is cancelled because the round ends
@@ -500,15 +504,15 @@ class ReplayedRounds(Rounds):
         self._questions = missing
         # From here on, any other task of the function that asks is unwound, too: its question belongs to the next run.
         self._over = True
-        self._scope.cancel("the round ends: the client is asked for input")
+        self._scope.cancel("the round is over: the client is being asked for input")
         await self._end()
 
 
 def _another_question(key: str) -> McpError:
     # This is a bug in the handler, which only the server's operator can understand; the client learns how to recover.
     logger.error(
-        "a handler asks a different question under %r than in the previous round: it must ask the same questions in "
-        "the same order each time it runs, or give them keys (docs: One handler, both eras)",
+        "a handler asks a different question under the key %r than in the previous round: it must ask the same "
+        "questions in the same order each time it runs, or give them keys (docs: One handler, both eras)",
         key,
     )
     return McpError(

@@ -1,4 +1,4 @@
-"""Questions to the client's model (`client/sampling`), in the form that each revision defines."""
+"""Prepares questions to the client's model (`client/sampling`), in the form that each revision defines."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class SampleDetails(TypedDict, total=False):
         temperature: The randomness of the reply.
         stop_sequences: Strings that end the reply.
         include_context: Which servers' context the client should add; deprecated.
-        metadata: Data for the model's provider.
-        key: The key of the question in the modern era; by default its number in the order of asking.
+        metadata: Data for the provider of the model.
+        key: The key that identifies the question in the modern era; by default the number of the question in the order
+            of asking.
         timeout: Seconds that each reply may take; if None, only `InputOptions.ttl` limits the time.
     """
 
@@ -78,14 +79,15 @@ def ask_model(
         metadata=None if metadata is None else dict(metadata),
         **details,
     )
-    # Tool uses are checked here, because the client could only refuse the whole request, and the traceback would not
-    # show why.
+    # Tool uses are checked before the question is sent. Otherwise the client could only refuse the whole request, and
+    # the traceback would not show the reason.
     params.check_tool_uses()
     needs = ["sampling"]
     if params.tools is not None or params.tool_choice is not None or any(map(_uses_tools, given)):
         needs.append("sampling.tools")
     if params.include_context not in (None, "none") and "sampling.context" in context.rules.client_capabilities:
-        # Using it without the capability is a SHOULD NOT since 2025-11-25; before, there was no such capability.
+        # Since 2025-11-25, a server SHOULD NOT ask for the context of servers if the client lacks this capability;
+        # earlier revisions have no such capability.
         needs.append("sampling.context")
 
     def wire(revision: str) -> dict[str, Any]:
@@ -109,14 +111,14 @@ def as_messages(messages: Messages) -> list[SamplingMessage]:
         messages = [messages]
     given = [_message(each) for each in messages]
     if not given:
-        raise ValueError("sample needs a message")
+        raise ValueError("sample needs at least one message")
     return given
 
 
 def _message(message: str | SamplingMessage) -> SamplingMessage:
     if isinstance(message, str):
         return SamplingMessage(role="user", content=TextContent(text=message))
-    if isinstance(message, CreateMessageResult):  # an earlier reply, without the fields of a result
+    if isinstance(message, CreateMessageResult):  # of an earlier reply, only the fields of a message are kept
         return SamplingMessage(role=message.role, content=message.content)
     if isinstance(message, SamplingMessage):
         return message
@@ -128,7 +130,10 @@ def _uses_tools(message: SamplingMessage) -> bool:
 
 
 def _worded(message: dict[str, Any], revision: str) -> list[dict[str, Any]]:
-    """Return a message in the form of a revision: as one message per block, if the revision allows only one block."""
+    """Return a message as a list, in the form that a revision uses.
+
+    If the revision allows only one block per message, the list has one message per block.
+    """
     content = message["content"]
     if rules_of(revision).sampling_lists:
         return [message]

@@ -1,4 +1,4 @@
-"""Sampling with tools: run the tools that the client's model calls, and ask it again, until it gives its answer.
+"""Sampling with tools: runs the tools that the client's model calls, and asks the model again, until it answers.
 
 Each question to the model is one round of the request. The results of tools are remembered across rounds, so that each
 tool runs once, even if the function that samples runs again.
@@ -39,7 +39,8 @@ from trio_mcp.types.tools import Tool
 
 __all__ = ["MAX_TOOL_USES", "sample_with_tools"]
 
-# Chosen: models call a handful of tools at once. More would be a fault, and each takes a task and perhaps a thread.
+# Chosen: models call a handful of tools at once. Each call takes a task and perhaps a thread, so a faulty reply must
+# not be able to start any number of calls.
 MAX_TOOL_USES = 32
 """How many tool calls one reply of the model may contain."""
 
@@ -64,7 +65,7 @@ class _Answer:
 
     Attributes:
         schema: The JSON Schema of the answer's type.
-        by_tool: Whether the model gives the answer by calling a tool, and not as text.
+        by_tool: Whether the model gives the answer by calling a tool instead of as text.
         wrapped: Whether the answer is not an object, and so is given as ``value`` in the tool's arguments.
     """
 
@@ -84,12 +85,13 @@ class _Answer:
         Raises:
             ValidationError: If the answer does not have the right type.
         """
-        # The answer is validated as JSON text, since pydantic's strict mode accepts a type's JSON form only from that.
+        # The answer is validated as JSON text, because in strict mode pydantic accepts the JSON form of some types only
+        # from JSON text.
         return self._adapter.validate_json(to_json(arguments.get("value") if self.wrapped else arguments))
 
     def read_text(self, text: str) -> Any:
         """Return the answer that the text of a reply contains, validated as in `read_call`."""
-        fenced = _FENCED.fullmatch(text)  # models often put JSON into a block of code
+        fenced = _FENCED.fullmatch(text)  # models often put JSON into a code block
         return self._adapter.validate_json(fenced[1] if fenced else text)
 
 
@@ -128,7 +130,7 @@ def sample_with_tools(
             schema = to_json(answer.schema).decode()
             asked = f"Respond with JSON that conforms to this JSON Schema, and with nothing else:\n{schema}"
             system_prompt = asked if system_prompt is None else f"{system_prompt}\n\n{asked}"
-    # This must be a list, as an iterator would be empty in the second round.
+    # The stop sequences are kept in a list, because an iterator would be empty in the second round.
     details |= {"system_prompt": system_prompt, "stop_sequences": stop_sequences and list(stop_sequences)}
     return _Loop(context, rounds, tools, answer, max_rounds, tool_choice, key, details).run(as_messages(messages))
 
@@ -136,11 +138,12 @@ def sample_with_tools(
 def _read_tool(function: Callable[..., Any], surroundings: Surroundings) -> _Tool:
     name = getattr(function, "__name__", type(function).__name__)
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a valid tool name: pass a function with a name to sample")
+        raise ValueError(f"{name!r} is not a valid tool name: pass sample a function that has a valid name")
     what = f"the tool {name!r} of sample"
     own = read_function(function, surroundings, what, read_texts=True)
     definition = Tool(name=name, description=own.description, input_schema=own.input_schema)
-    # There is no structured content: the content says the same, and everything is sent again with each round.
+    # The results have no structured content: structured content would only repeat the content, and all results are sent
+    # again in each round.
     return _Tool(definition, own, read_output(own.returns, None, False, surroundings.options, what))
 
 
@@ -174,10 +177,10 @@ class _Loop:
             reply = await self._ask(messages, f"{name}.{number}", first=number == 1, last=last)
             uses = [block for block in reply.content_as_list if isinstance(block, ToolUseContent)]
             has_results = any(isinstance(block, ToolResultContent) for block in reply.content_as_list)
-            # This is the client's fault, not that of the function that samples.
+            # A SamplingError is raised, because the client is at fault, not the function that samples.
             if has_results or (uses and reply.role != "assistant"):
                 raise SamplingError(
-                    "the client's reply is not a model's: it contains tool results, or tool uses by the user"
+                    "the client's reply can't come from a model: it contains tool results, or tool uses by the user"
                 )
             if not uses:
                 if self.answer is None:
@@ -192,7 +195,7 @@ class _Loop:
                 answered, results = self._final(uses)
                 if answered is not None:
                     return answered[0]
-                if last:  # a tool would run for nothing
+                if last:  # the tools are not run, because the model would never see their results
                     break
                 await self._run_tools(uses, results, f"{name}.{number}")
                 more = [_results(uses, results)]
@@ -206,7 +209,7 @@ class _Loop:
             offered.append(self.answer.tool())
             choice = "required"
         elif last and offered:
-            choice = "none"  # so that the model replies with text
+            choice = "none"  # the model must reply with text
         return await ask_model(
             self.context, messages, tools=offered or None, tool_choice=choice, key=key, **self.details
         )
@@ -242,7 +245,8 @@ class _Loop:
                 failures.append(exc)
                 nursery.cancel_scope.cancel("another tool failed")
 
-        # Failures are collected instead of raised in the nursery: the caller gets the exception, not a group.
+        # Failures are collected instead of raised in the nursery, so that the caller gets the exception itself, not an
+        # exception group.
         async with trio.open_nursery() as nursery:
             for index, use in enumerate(uses):
                 if index not in results:
@@ -265,7 +269,7 @@ class _Loop:
         except Exception as exc:
             before = self.context.failure
             result = failure_result(name, exc, self.context, self.context.settings.describe_failure)
-            self.context.failure = before  # the function that samples has not failed
+            self.context.failure = before  # only the tool has failed, not the function that samples
             return result
 
 

@@ -24,7 +24,7 @@ SOME = 8
 
 
 class _Steps(trio.abc.Instrument):
-    """Counts the steps that all tasks take while it is on, and cancels a scope after a given number of them.
+    """Counts the steps that all tasks take while the counter is on, and cancels a scope after a given number of steps.
 
     Attributes:
         last: The number of steps after which to cancel; 0 to cancel before the first, None to cancel nothing.
@@ -42,7 +42,7 @@ class _Steps(trio.abc.Instrument):
         """Begin to count steps."""
         trio.lowlevel.add_instrument(self)
         self._is_on = True
-        # `after_task_step` would be too late for a cancellation before the first step.
+        # To cancel before the first step, the count is compared at once: `after_task_step` would be too late.
         self._look()
 
     def off(self) -> None:
@@ -122,7 +122,7 @@ async def cancel_leave(stage: Stage) -> None:
 async def _leaves_nothing(stage: Stage, scenario: Callable[[_Steps], Awaitable[None]]) -> None:
     before = [(now, now()) for now in (tasks, descriptors)]
     await scenario(_Steps())
-    # Tasks or descriptors that are left even without a cancellation break another rule.
+    # Tasks or descriptors that are left even without a cancellation break another rule, so they are not watched.
     watched = [(now, at_first) for now, at_first in before if not await stage.nothing_left(now, at_first)]
 
     async def watching(steps: _Steps) -> None:
@@ -180,8 +180,8 @@ async def checkpoints(stage: Stage) -> None:
         try:
             with assert_checkpoints():
                 done.append(await operation)
-        # If the operation has not returned, the transport itself raised the error, and it says nothing about
-        # checkpoints.
+        # If the operation has not returned, the transport itself raised the AssertionError, which then says nothing
+        # about checkpoints.
         except AssertionError:
             if not done:
                 raise
@@ -194,7 +194,8 @@ async def checkpoints(stage: Stage) -> None:
             for name, other in (("client", "server"), ("server", "client")):
                 await check(f"the {name}'s send", ends[name].write.send(SessionMessage(stage.note())))
                 await check(f"the {other}'s receive", ends[other].read.receive())
-                # With this trait the server can't send on its own: its send would wait for a request that never comes.
+                # With the trait `calls_only` the server can't send on its own: its send would wait for a request that
+                # never comes.
                 if "calls_only" in stage.traits:
                     break
             for half in (client.write, client.read, server.write, server.read):
@@ -203,7 +204,8 @@ async def checkpoints(stage: Stage) -> None:
         raise stage.broken(f"no checkpoint: {', '.join(without)}")
 
 
-# With a plain `async with`, nothing can run between the opening and the block, where a check of the opening must end.
+# With a plain `async with`, nothing can run between the opening and the block, but that is where the check of the
+# opening must end.
 class _Leaving(contextlib.AbstractAsyncContextManager[tuple[Link, Link]]):
     """A wrapper for a context manager that checks its opening and its leaving for checkpoints."""
 
@@ -252,7 +254,7 @@ async def cancel_send(stage: Stage) -> None:
 
 @contextlib.asynccontextmanager
 async def _checking(stage: Stage, source: End, target: End, sent: list[Incoming], when: str) -> AsyncIterator[None]:
-    """Read during and after the block, and check that the messages in ``sent`` arrive, and no others."""
+    """Read messages during and after the block, and check that the messages in ``sent`` arrive, and no others."""
     last = stage.note()
     arrived: list[Incoming] = []
     async with trio.open_nursery() as nursery:
@@ -269,9 +271,9 @@ async def _checking(stage: Stage, source: End, target: End, sent: list[Incoming]
         await source.send(last)
     due, came = ([number_of(each) for each in some] for some in ([*sent, last], arrived))
     if lost := [number for number in due if number not in came]:
-        raise stage.broken(f"a send of the {source.name}, {when}: {len(lost)} of {len(due)} messages were lost")
+        raise stage.broken(f"{len(lost)} of {len(due)} messages were lost by the {source.name}'s send, {when}")
     if len(came) > len(due):
-        raise stage.broken(f"a send of the {source.name}, {when}: a message arrived though its send was cancelled")
+        raise stage.broken(f"a send of the {source.name}, {when}: a message arrived although its send was cancelled")
 
 
 @rule("A receive that is cancelled, at any step, loses nothing; the link goes on")
@@ -291,7 +293,9 @@ async def cancel_receive(stage: Stage) -> None:
                     arrived += await target.collect(SOME - len(arrived))
                 lost = {number_of(each) for each in sent} - {number_of(each) for each in arrived}
                 if lost:
-                    raise stage.broken(f"a receive of the {target.name}, {steps}: {len(lost)} of {SOME} were lost")
+                    raise stage.broken(
+                        f"{len(lost)} of {SOME} messages were lost by the {target.name}'s receive, {steps}"
+                    )
 
             await _everywhere(stage, scenario)
 
@@ -312,7 +316,8 @@ async def cancel_close(stage: Stage) -> None:
                 # If the other end saw no end in the first run, it won't in later ones, where each wait for the end
                 # would take a whole timeout.
                 found = closed, half == "write" and usually != (True, False) and await other.ends()
-                # A close that fails even without a cancellation breaks another rule.
+                # The first run, which is not cancelled, shows what to expect: a close that fails even then breaks
+                # another rule.
                 usually = usually or found
                 if found != usually:
                     text = "it is not closed" if not closed else f"the {other.name} saw no end"

@@ -29,7 +29,7 @@ FIRST: Final = RULES["opens"]
 """The rule that must hold before any other can be checked: a connection opens and carries a request."""
 
 AT_MOST: Final = 30
-"""The longest time that the check of one rule may take, as a multiple of the timeout. An arbitrary choice."""
+"""The maximum time that the check of one rule may take, as a multiple of the timeout. An arbitrary choice."""
 
 
 @attrs.frozen
@@ -149,7 +149,9 @@ async def check_transport(
         # none of them, nothing is known about the trait.
         if trait not in waived.values():
             needless = [name for name in kept if RULES[name].unless == trait]
-            broken |= dict.fromkeys(needless, f"the trait {trait!r} is declared, but the rule is kept")
+            broken |= dict.fromkeys(
+                needless, f"the trait {trait!r} is declared, but the transport keeps the rule: remove the trait"
+            )
             kept = [name for name in kept if name not in needless]
     report = ContractReport(tuple(kept), broken, waived, unchecked)
     if broken:
@@ -177,32 +179,34 @@ async def _trouble(rule: ContractRule, stage: Stage) -> str | None:
         with scope:
             try:
                 await rule.check(stage)
-            # Nothing wider is caught: Ctrl-C and cancellations are not the transport's fault, and must propagate.
+            # No more general class of exceptions is caught: Ctrl-C and cancellations are not the transport's fault, and
+            # must propagate.
             except Exception as exc:
                 raised.append(exc)
         # The event is set outside the scope, so that it is also set if the scope was cancelled.
         over.set()
 
-    # The rule runs in a separate task, so that it can be given up.
+    # The rule is checked in a separate task, so that the check can be given up.
     async with background_nursery() as nursery:
         nursery.start_soon(check, scope := trio.CancelScope())
         with trio.move_on_after(AT_MOST * stage.timeout):
             await over.wait()
         if not over.is_set():
-            stage.broken(f"after {AT_MOST * stage.timeout:g} seconds there was still no end to it")
+            stage.broken(f"the check of this rule did not end within {AT_MOST * stage.timeout:g} seconds")
             scope.cancel("check_transport gives up")
         while not over.is_set():
             with trio.move_on_after(stage.timeout):
                 await over.wait()
             if not over.is_set():
-                # This is repeated: there may be a shield within the shield, or a loop that catches the exception.
+                # The exception is raised again if need be, because there may be a shield within the shield, or a loop
+                # that catches it.
                 _wrest(tasks[0])
     # The first finding is the most informative; later ones may follow from it.
     return next(iter([*stage.found, *map(_told, raised)]), None)
 
 
 def _wrest(task: trio.lowlevel.Task) -> None:
-    """Raise an exception in a cancelled task, or in those it waits for, wherever a shielded wait has not ended."""
+    """Raise an exception in a cancelled task, or in tasks that it waits for, wherever a shielded wait has not ended."""
     children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
     for child in children:
         _wrest(child)
@@ -210,7 +214,7 @@ def _wrest(task: trio.lowlevel.Task) -> None:
     # leaves whatever the task was waiting on in an inconsistent state, but the transport is broken, and would otherwise
     # hang the whole program.
     if not children:
-        error = TimeoutError("a shielded wait that does not end; check_transport has ended it")
+        error = TimeoutError("a shielded wait did not end, so check_transport ended it")
         trio.lowlevel.reschedule(task, outcome.Error(error))
 
 

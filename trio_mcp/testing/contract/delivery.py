@@ -61,7 +61,8 @@ class _Direction:
         """The numbers of the sent messages that arrived, in the order of their first arrival."""
         known = {number_of(message) for message in self.sent}
         arrived = (number_of(message) for message in self.arrived)
-        # Messages that were not sent, or come twice, break the rule `once`; these numbers are for the order alone.
+        # Messages that were never sent, or that arrive twice, are left to the rule `once`; these numbers serve only to
+        # check the order.
         return [number for number in dict.fromkeys(arrived) if number is not None and number in known]
 
 
@@ -90,7 +91,7 @@ async def once(stage: Stage) -> None:
                 raise stage.broken(f"{shown(message)} arrived {way.name}, but was not sent")
         if lost := [message for message in way.sent if number_of(message) not in arrived]:
             raise stage.broken(
-                f"{len(lost)} of {len(way.sent)} sent {way.name} did not arrive, such as {shown(lost[0])}"
+                f"{len(lost)} of {len(way.sent)} messages sent {way.name} did not arrive, such as {shown(lost[0])}"
             )
         if len(arrived) > len(way.sent):
             twice = next(message for message in way.arrived if arrived.count(number_of(message)) > 1)
@@ -122,7 +123,8 @@ async def unasked(stage: Stage) -> None:
 
 @rule("Every kind of message arrives as it was sent, with its id, and with or without its optional members")
 async def kinds(stage: Stage) -> None:
-    # A double rounds integers beyond 2**53 (RFC 8259, section 6), and 7 and "7" are different ids.
+    # Some ids are often confused: a double rounds integers beyond 2**53 (RFC 8259, section 6), and 7 and "7" are
+    # different ids.
     ids: tuple[int | str, ...] = (0, -1, 7, 2**53 + 1, 2**64, 10**40, "7", "", "a b", "x" * 1000)
     async with stage.pair() as (client, server):
         for message in (Notification("check/bare"), Notification("check/empty", {})):
@@ -157,12 +159,14 @@ def _nested(levels: int) -> Iterator[tuple[str, Any]]:
     yield from (("lists", lists), ("objects", objects))
 
 
-# `str.splitlines` splits at all of these. JSON may contain U+0085, U+2028 and U+2029 raw (RFC 8259, section 7).
+# `str.splitlines` splits at all of these characters. JSON may contain U+0085, U+2028 and U+2029 raw (RFC 8259, section
+# 7).
 _SEPARATORS: Final = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 # JSON requires escapes only for the controls below U+0020 (RFC 8259, section 7): DEL and C1 controls may travel raw.
 _CONTROLS: Final = (*range(32), *range(0x7F, 0xA0))
 _TEXTS: Final = {
-    # Parsers may ignore one at the start of a JSON text (RFC 8259, section 8.1); within a string it is content.
+    # Parsers may ignore a byte order mark at the start of a JSON text (RFC 8259, section 8.1); within a string it is
+    # content.
     "a byte order mark": "\ufeffa\ufeff",
     "an emoji of several characters": "\U0001f469\u200d\U0001f52c\U0001f1e9\U0001f1ea",
     "a combining character": "e\u0301 \u00e9",
@@ -232,7 +236,7 @@ CONTENT: Final = (
     _content(
         "large",
         "A message of 4 MiB arrives unchanged, in each direction",
-        # An emoji takes four bytes.
+        # This emoji takes four bytes in UTF-8.
         lambda: [("4 MiB in one string", "x" * _LARGE), ("4 MiB of emoji", "\U0001f469" * (_LARGE // 4))],
     ),
 )
@@ -250,16 +254,22 @@ async def unsendable(stage: Stage) -> None:
             bad = (stage.call(value), stage.note(value))
             await client.send_all((*bad, good))
             arrived = await _until(server, good)
-            # A link that passes Python objects on as they are can deliver even these.
+            # A link that passes Python objects on as they are can deliver even values that JSON can't represent.
             if bad[0] not in arrived:
                 failure = await client.receive()
                 if not isinstance(failure, TransportFailure) or failure.request_id != bad[0].id:
-                    raise stage.broken(f"a request with {what} was not sent, and the client got {shown(failure)}")
+                    raise stage.broken(
+                        f"a request with {what} was not sent, but the client got {shown(failure)} instead of a "
+                        "TransportFailure with the request's id"
+                    )
             response = stage.answer(good, value)
             await server.send(response)
             got = await client.receive()
             if got != response and not (isinstance(got, ErrorResponse) and got.id == good.id):
-                raise stage.broken(f"a response with {what} was sent, and the client got {shown(got)}")
+                raise stage.broken(
+                    f"a response with {what} was sent, but the client got {shown(got)}, neither the response nor an "
+                    "error response"
+                )
             # The link itself must still work in both directions.
             await stage.talk(client, server, what=f"after {what}")
 

@@ -64,7 +64,7 @@ async def crossing(stage: Stage) -> None:
 
 
 async def _push(stage: Stage, end: End) -> None:
-    """Send more messages than the buffers can take, but stop once a send raises."""
+    """Send more messages than the buffers can take, but stop once a send raises an exception."""
     # The number is bounded: with endless sends, a clock that jumps when nothing happens would stand still.
     for _ in range(4 * BUFFER):
         if await end.attempt("write", "while the other end closes") is not None:
@@ -103,7 +103,10 @@ async def closed(stage: Stage) -> None:
             for each, half in itertools.product((client, server), ("read", "write")):
                 raised = await each.attempt(half, "after its own close")
                 if not isinstance(raised, trio.ClosedResourceError):
-                    raise stage.broken(f"the {each.name}'s `{half}`, after its own close, raised {raised!r}")
+                    raise stage.broken(
+                        f"a use of the {each.name}'s `{half}` after its own close ended with {raised!r} instead of "
+                        "ClosedResourceError"
+                    )
 
 
 @rule("A task that waits in `receive` wakes when another task closes `read`, with `ClosedResourceError`")
@@ -114,16 +117,18 @@ async def waking(stage: Stage) -> None:
             raised: list[BaseException | None] = []
 
             async def wait(each: End = each, raised: list[BaseException | None] = raised) -> None:
-                raised.append(await each.attempt("read", "that was closed meanwhile"))
+                raised.append(await each.attempt("read", "that was waiting when the channel was closed"))
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
-                # The close comes once the receive waits: the rule `closed` is about a receive that begins after it.
+                # The close comes once the receive waits, because the rule `closed` covers a receive that begins after
+                # the close.
                 await settled()
                 await each.link.read.aclose()
             if not isinstance(raised[0], trio.ClosedResourceError):
                 raise stage.broken(
-                    f"the {each.name}'s receive, whose channel was closed meanwhile, raised {raised[0]!r}"
+                    f"the {each.name}'s receive, which was waiting when the channel was closed, ended with "
+                    f"{raised[0]!r} instead of ClosedResourceError"
                 )
 
 
@@ -183,7 +188,7 @@ async def loss_cause(stage: Stage) -> None:
             isinstance(message.error, TransportError) and str(message.error)
         ):
             raise stage.broken(
-                f"the connection was cut, and the failure is not a TransportError with a text: {message.error!r}"
+                f"the connection was cut, but the failure holds no TransportError with a text: {message.error!r}"
             )
 
 
@@ -210,4 +215,4 @@ async def loss_sending(stage: Stage) -> None:
         for _ in range(stage.max_waiting // PIECE):
             if await link.attempt("write", "after a loss", "x" * PIECE) is not None:
                 return
-        raise stage.broken("sends went on as if nothing had happened")
+        raise stage.broken("after the connection was cut, sends went on as if nothing had happened")

@@ -64,7 +64,7 @@ async def one_chunk(stage: Stage) -> None:
     async with stage.raw() as (link, stream):
         messages = [stage.note() for _ in range(200)]
         async with trio.open_nursery() as nursery:
-            # The messages are more than a link buffers, so the write may have to wait for the reader below.
+            # The messages are more than a link buffers, so the task that writes may have to wait until this one reads.
             nursery.start_soon(_write, stage, stream, *map(encode, messages))
             for message in messages:
                 await link.take(message, "200 messages in one piece")
@@ -88,7 +88,7 @@ async def garbage(stage: Stage) -> None:
 
 
 async def _only_itself(stage: Stage, link: End, stream: trio.abc.Stream, framed: bytes, size: int) -> None:
-    """Write ``framed``, which is an invalid message, then a valid one; check that this arrives, or the link ends."""
+    """Write ``framed``, an invalid message, then a valid one; check that the valid one arrives, or the link ends."""
     await _write(stage, stream, encode(first := stage.note()))
     await link.take(first)
     last = stage.note()
@@ -102,12 +102,13 @@ async def _only_itself(stage: Stage, link: End, stream: trio.abc.Stream, framed:
 
         arrived = await link.receive()
         if isinstance(arrived, Malformed):
-            await link.take(last, "after it")
+            await link.take(last, "after the invalid message")
         elif not (
             isinstance(arrived, TransportFailure) and isinstance(arrived.error, TransportError) and str(arrived.error)
         ):
             raise stage.broken(
-                f"it arrived as {shown(arrived)}, neither as a Malformed nor as a TransportFailure with a cause"
+                f"the invalid message arrived as {shown(arrived)}, "
+                "neither as a Malformed nor as a TransportFailure with a cause"
             )
         # A link that has ended reads no further, so the writer may still be waiting.
         nursery.cancel_scope.cancel()
@@ -144,7 +145,7 @@ async def too_large(stage: Stage) -> None:
     assert stage.max_message_size is not None
     limit = stage.max_message_size
     # The message is made before the measurement and fed in small pieces, so that the check's own copies don't count. It
-    # is far larger than the memory that is allowed below.
+    # is far larger than the memory that the rule allows.
     framed = stage.frame(encode(Notification("check/note", {"value": "x" * (32 * limit)})))
     async with stage.raw() as (link, stream):
         most = await _most_memory(lambda: _only_itself(stage, link, stream, framed, max(limit // 8, 1)))

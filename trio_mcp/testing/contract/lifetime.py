@@ -27,12 +27,12 @@ async def _leaves_none(stage: Stage, now: Callable[[], dict[Any, str]], what: st
     before = now()
     await _use(stage)
     if left := await stage.nothing_left(now, before):
-        raise stage.broken(f"after {TIMES} connections {len(left)} {what}: {', '.join(left[:3])}")
+        raise stage.broken(f"after {TIMES} connections, {len(left)} {what}: {', '.join(left[:3])}")
 
 
 @rule("Leaving the block ends every task that the transport has started")
 async def no_tasks(stage: Stage) -> None:
-    await _leaves_none(stage, tasks, "tasks still run")
+    await _leaves_none(stage, tasks, "tasks are still running")
 
 
 @rule("Leaving the block closes every socket, pipe and file that the transport has opened")
@@ -63,7 +63,7 @@ async def leaving_wakes(stage: Stage) -> None:
     # The tasks run in the outer nursery, which waits for them after the block has been left.
     async with trio.open_nursery() as nursery, stage.pair() as (client, server):
         for each in (client, server):
-            nursery.start_soon(each.attempt, "read", "whose block was left")
+            nursery.start_soon(each.attempt, "read", "that was waiting when the block was left")
         await settled()
     for each in (client, server):
         for half in ("read", "write"):
@@ -84,7 +84,7 @@ async def exceptions(stage: Stage) -> None:
         except Exception as exc:
             came = exc
         if came is not error:
-            raise stage.broken(f"the block raised {error!r}, and {came!r} came out")
+            raise stage.broken(f"the block raised {error!r}, but {came!r} came out")
 
 
 @rule("Another connection can be opened when one has ended, whichever way it ended")

@@ -30,7 +30,8 @@ async def load(stage: Stage) -> None:
                 await client.send(stage.call("x" * PIECE))
 
         async def serve() -> None:
-            # The requests are taken one by one: if only a few may be open at once, the next comes after a response.
+            # The requests are taken one by one: if only a few may be open at once, the next one arrives only after a
+            # response.
             for _ in range(LOAD):
                 for message in await server.collect(1):
                     if isinstance(message, Request):
@@ -96,13 +97,14 @@ class Stuck:
 
     async def gives_up(self, target: End) -> None:
         """Wait for the cancelled send to end; if it does not, record that the rule is broken."""
-        # The scope around this call is the one that was cancelled to make the send give up.
+        # The wait is shielded, because the scope around this call is the one that was cancelled to make the send give
+        # up.
         with trio.CancelScope(shield=True):
             with trio.move_on_after(self._stage.timeout):
                 await self._ended.wait()
             if not self._ended.is_set():
                 self._stage.broken(f"a waiting send of the {self._source.name} did not react to its cancellation")
-                # A send that ignores its cancellation ends only once its message is read, and its nursery with it.
+                # A send that ignores its cancellation, and with it the nursery, ends only once its message is read.
                 await self.drain(target)
 
     async def drain(self, target: End) -> list[Incoming]:

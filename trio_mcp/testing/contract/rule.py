@@ -1,4 +1,4 @@
-"""The type of the rules in the transport contract, and the traits that excuse a transport from some of them."""
+"""Defines the type of the transport contract's rules, and the traits that excuse a transport from some of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRAITS: Final[dict[Trait, str]] = {
     "no_end": "an end does not learn that the other one has closed `write`",
     "one_at_a_time": "only one connection can be open at a time",
 }
-"""The traits, each with the behaviour of a transport that can't keep the promise concerned."""
+"""The traits, each with what a transport that has it does instead of keeping the promise of the rule concerned."""
 
 
 @attrs.frozen

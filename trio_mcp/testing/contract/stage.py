@@ -1,4 +1,4 @@
-"""The environment in which rules run: connections with a timeout on every wait, and checks for leaks."""
+"""Provides the environment in which rules run: connections with a timeout on every wait, and checks for leaks."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ class End:
                 return (await self.link.read.receive()).message
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 raise self.stage.broken(f"the {self.name}'s receive raised {exc!r} where a message was due") from exc
-        # Type checkers need this: they can't know that `within` raises at the end of its block if it cuts the wait off.
+        # Type checkers need this line: they can't know that `within` raises at the end of its block if it cuts the wait
+        # off.
         raise AssertionError("unreachable")
 
     async def take(self, sent: Incoming, what: str = "") -> None:
@@ -109,13 +110,13 @@ class End:
         return taken
 
     async def more(self) -> list[Incoming]:
-        """Receive the messages that still arrive soon, although none is due."""
+        """Receive any further messages, although none is expected, until none has arrived for `QUIET` seconds."""
         return await self.collect(math.inf, QUIET)
 
     async def rest(self) -> list[Incoming]:
         """Receive everything up to the end of the channel, which must come within the timeout."""
         taken: list[Incoming] = []
-        with self.stage.within(f"the end of what the {self.name} reads"):
+        with self.stage.within(f"the {self.name}'s `read`"):
             try:
                 async for item in self.link.read:
                     taken.append(item.message)
@@ -208,7 +209,8 @@ class Stage:
     @contextlib.contextmanager
     def within(self, what: str) -> Iterator[None]:
         """Limit the time that a block may take to the timeout; if it takes longer, the rule is broken."""
-        # `fail_after` won't do: a `TooSlowError` could come from the transport itself, which would be another fault.
+        # `fail_after` won't do: its `TooSlowError` would look like one from the transport itself, which would be
+        # another fault.
         with trio.move_on_after(self.timeout) as scope:
             yield
         if scope.cancelled_caught:
@@ -216,7 +218,8 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def _opened(self, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        # One scope surrounds the whole block: one around the opening alone would end inside the manager's nursery.
+        # One scope surrounds the whole block, because a scope around the opening alone would end inside the manager's
+        # nursery.
         phase = "opening"
         with trio.CancelScope(deadline=trio.current_time() + self.timeout) as scope:
             async with manager as ends:
@@ -310,7 +313,7 @@ class Stage:
         texts: list[str] = []
         gc.collect()  # resources that were lost before the block are not the transport's fault
         with warnings.catch_warnings(record=True) as caught:
-            # By default Python ignores these warnings, and would report each place only once.
+            # Python ignores these warnings by default, and other filters report each place only once.
             warnings.simplefilter("always", ResourceWarning)
             yield texts
             # A resource in a reference cycle warns only once the collector has found it.
@@ -340,12 +343,12 @@ def tasks() -> dict[Any, str]:
 def descriptors() -> dict[Any, str]:
     """Return this process's open file descriptors, each with what it refers to, if the system says so."""
     found: dict[Any, str] = {}
-    # Only Linux has /proc/self/fd.
+    # macOS has /dev/fd, too; only Linux has /proc/self/fd.
     for number in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed by now
             status = os.fstat(int(number))
             target = "open"
-            with contextlib.suppress(OSError):  # these are links only on Linux
+            with contextlib.suppress(OSError):  # the entries are links only on Linux
                 target = os.readlink(f"/dev/fd/{number}")
             # The system reuses the number of a closed descriptor, so the number alone would hide a leak.
             found[number, status.st_dev, status.st_ino] = f"{number}: {target}"

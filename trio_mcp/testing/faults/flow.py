@@ -106,7 +106,7 @@ class Flow(Generic[PieceT]):
             self.note(step)
             match step:
                 case Tear() | Reset():
-                    # The step is returned rather than carried out here: it ends both directions, and only the
+                    # The step is returned rather than carried out at once: it ends both directions, and only the
                     # connection's scope reaches both.
                     return step
                 case Stall(seconds):
@@ -159,7 +159,7 @@ class Flow(Generic[PieceT]):
         Args:
             amount: How much to pass on; None for no limit.
             seconds: How long to wait for the whole amount.
-            size: The largest piece to pass on.
+            size: The maximum size of a piece to pass on.
             delay: How long to hold up each piece, in seconds.
             copies: How many times to pass on each piece.
 
@@ -177,7 +177,7 @@ class Flow(Generic[PieceT]):
                 break
             # The amount left may be infinite, which no slice accepts; the length of the piece makes the minimum finite.
             piece = self._held[: int(min(left, size or len(self._held), len(self._held)))]
-            # The rest is never empty: that would look like the end of the direction.
+            # If nothing is left, None is kept, because an empty piece would look like the end of the direction.
             self._held = self._held[len(piece) :] or None
             left -= len(piece)
             # The gate comes after the delay: a stall that begins during it has to hold up this piece.
@@ -329,6 +329,6 @@ class FaultInjector(abc.ABC):
                     nursery.start_soon(play, sent, connection.faults.sent)
                     nursery.start_soon(play, received, connection.faults.received)
         finally:
-            # `_opened` does this, too, but later: a torn connection that lingers must not count as live, or be ended
-            # again.
+            # `_opened` discards the connection, too, but later: a torn connection that lingers must not count as live,
+            # or be ended again.
             self._live.discard(connection)

@@ -73,7 +73,7 @@ class FaultLinks(FaultInjector):
             raise self._refusal
         write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
-        # The channels close last, however the block ends: this wakes tasks that wait on the link elsewhere.
+        # The channels close last, however the block ends, so that tasks that wait on the link elsewhere wake up.
         with self._opened() as connection, write, outbound, inbound, read:
             async with self._open() as inner, background_nursery() as nursery:
                 ends = _Ends(inner, outbound, inbound, self._on_sent)
@@ -92,7 +92,8 @@ class FaultLinks(FaultInjector):
             self._flow(0, partial(_receive, ends.outbound), ends.send),
             self._flow(1, partial(_receive, ends.inner.read), ends.deliver),
         )
-        # This is outside the connection's scope: that may be cancelled, and closing and handing on the cause both wait.
+        # This call is outside the connection's scope, which may be cancelled: closing, and handing on the cause, both
+        # wait.
         await ends.close(connection.ending)
 
 
@@ -122,7 +123,7 @@ class _Ends:
                     self.on_sent(each)
                 await self.inner.write.send(each)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self.outbound.close()  # the inner link tells the reader why it is lost
+            self.outbound.close()  # the inner link tells the reader why that link is lost
         if not messages:
             await self.inner.write.aclose()
             self.written.set()
@@ -137,8 +138,8 @@ class _Ends:
     async def close(self, how: Tear | Reset | None) -> None:
         """Close both links once no more messages flow; after a `Reset`, first pass its cause on to the session."""
         self.outbound.close()
-        # This comes after closing `outbound`: `hand_on` may wait for room, and a session that sends meanwhile has to
-        # fail.
+        # The cause is handed on only after `outbound` is closed: `hand_on` may wait for room, and a session that sends
+        # meanwhile has to fail.
         if isinstance(how, Reset):
             await hand_on(
                 self.inbound, TransportFailure(how.cause or TransportError(f"the link was reset {_ASKED_FOR}"))
@@ -155,6 +156,6 @@ async def _receive(channel: trio.abc.ReceiveChannel[SessionMessage]) -> _Message
         # A tuple of one message: `Flow` cuts, repeats and counts it like bytes, and treats an empty one as the end.
         return (await channel.receive(),)
     except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
-        # This also happens after `send` has closed the channel because the target accepts nothing more; the inner link
+        # The channel has ended, or `send` has closed it because the target accepts nothing more; then the inner link
         # tells the session why.
         return ()

@@ -34,7 +34,7 @@ Until then the proxy reads what they send, since closing a socket with unread da
 """
 
 _ABORT = struct.pack("ii", 1, 0)  # l_onoff, l_linger: a close is a reset (socket(7))
-# The defaults of RFC 9110 (sections 4.2.1 and 4.2.2) and RFC 6455 (section 3); the other schemes have none.
+# The default ports of RFC 9110 (sections 4.2.1 and 4.2.2) and RFC 6455 (section 3); the other schemes have none.
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _LOOPBACK = "127.0.0.1"
 
@@ -108,7 +108,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
-        # Entering a block is a checkpoint (docs/design.md, rule 11); here a cancellation finds nothing to close.
+        # Entering a block is a checkpoint (docs/design.md, rule 11); this early, a cancellation finds nothing to close.
         await trio.lowlevel.checkpoint()
         with contextlib.ExitStack() as stack:
             if self._target.scheme == "unix":
@@ -126,17 +126,19 @@ class FaultProxy(FaultInjector, EnteredOnce):
     async def _accept_all(self, nursery: trio.Nursery) -> None:
         while True:
             await self._accepting.passed()
-            # Passing an open gate is not a checkpoint, so no `refuse` can come in between.
+            # The valve is open when `passed` returns, and `refuse` can't run before the next checkpoint, so there is a
+            # listener.
             assert self._listener is not None
-            with contextlib.suppress(trio.ClosedResourceError):  # refused from now on
+            with contextlib.suppress(trio.ClosedResourceError):  # `refuse` has closed the listener
                 nursery.start_soon(self._serve, await self._listener.accept())
 
     async def _serve(self, near: trio.SocketStream) -> None:
-        # The sockets are closed here rather than the streams: closing a stream is a checkpoint, where a `Cancelled`
-        # could replace an exception raised in this block.
+        # The sockets are closed instead of the streams: closing a stream is a checkpoint, where a `Cancelled` could
+        # replace an exception raised in this block.
         with near.socket, self._opened() as connection:
             try:
-                # This is outside the connection's scope: a call to `tear` takes effect once both sides are connected.
+                # The connecting is outside the connection's scope, so a call to `tear` takes effect once both sides are
+                # connected.
                 far = await self._connect()
             except OSError:
                 _abort(near)  # a connection that was accepted can no longer be refused
@@ -147,8 +149,8 @@ class FaultProxy(FaultInjector, EnteredOnce):
                     self._flow(0, partial(near.receive_some, PIECE), partial(_send, far, self._on_sent)),
                     self._flow(1, partial(far.receive_some, PIECE), partial(_send, near, None)),
                 )
-                # Both directions have ended by now, as they must: `_tear` reads, and Trio lets only one task at a time
-                # read from a socket.
+                # Both directions must have ended before this: `_tear` reads, and Trio lets only one task at a time read
+                # from a socket.
                 if isinstance(connection.ending, Tear):
                     await _tear(near, far)
                 elif isinstance(connection.ending, Reset):

@@ -1,4 +1,4 @@
-"""Random scripts of faults, drawn from a seed or by Hypothesis."""
+"""Makes random scripts of faults, drawn from a seed or by Hypothesis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["fault_scripts", "random_faults"]
 
 _DRAWN: Mapping[type[Step], Callable[[random.Random, float], Step]] = {
-    Delay: lambda rng, longest: Delay(rng.uniform(0, longest / 50)),  # short, because the delays of all pieces add up
+    Delay: lambda rng, longest: Delay(rng.uniform(0, longest / 50)),  # a short delay, because all pieces' delays add up
     # Only 2000 bytes are split: each piece is a system call, so sending a long response byte by byte would take very
     # long.
     Split: lambda rng, longest: Split(rng.choice((1, 50, 1000)), amount=2000),
@@ -58,12 +58,12 @@ def random_faults(
         seed: The seed, which determines what is drawn.
         kinds: The kinds of faults; for `FaultLinks`, pass `ON_LINKS` or some of its members.
         calm: The share of connections that are left alone.
-        most: The largest amount that passes before the fault, in bytes or messages. Small amounts are more frequent.
-        longest: The longest wait, in seconds.
+        most: The maximum amount that passes before the fault, in bytes or messages. Small amounts are more frequent.
+        longest: The maximum length of a wait, in seconds.
     """
     rng = random.Random(seed)
-    # `Pass` and `Await` are not faults: one of them says when the fault comes. The order is that of the table, since
-    # the order of a set of classes differs from one process to the next.
+    # `Pass` and `Await` are not faults: one of them says when the fault comes. The faults are in the order of the
+    # table, because the order of a set of classes differs from one process to the next.
     makers = [make for kind, make in _DRAWN.items() if kind in kinds]
     while True:
         if rng.random() < calm:
@@ -86,8 +86,8 @@ def fault_scripts(
     Args:
         kinds: The kinds of steps; for `FaultLinks`, pass `ON_LINKS` or some of its members.
         connections: The maximum number of connections that get faults.
-        most: The largest amount of a step, in bytes or messages.
-        longest: The longest wait, in seconds.
+        most: The maximum amount of a step, in bytes or messages.
+        longest: The maximum length of a wait, in seconds.
 
     Raises:
         ModuleNotFoundError: If Hypothesis is not installed.

@@ -176,7 +176,7 @@ def check_steps(faults: Iterable[Step], allowed: Collection[type[Step]], what: s
         if not isinstance(step, (*ON_WIRES, *ON_LINKS)):
             raise TypeError(f"a script consists of steps such as Stall() or Reset(); got {step!r}")
         if type(step) not in allowed:
-            raise ValueError(f"{type(step).__name__} means nothing on {what}; use {_names(allowed)}")
+            raise ValueError(f"{type(step).__name__} can't be applied to {what}; use {_names(allowed)}")
 
 
 def _names(steps: Collection[type[Step]]) -> str:

@@ -57,7 +57,8 @@ class Drawn:
 
     def integer(self, low: int, high: int) -> int:
         """Choose an integer between inclusive bounds."""
-        # Schemas often allow only one number, as for an array of fixed length; a draw takes much longer than a test.
+        # Schemas often allow only one number, such as the length of an array of fixed length, and a draw takes much
+        # longer than this comparison.
         return low if low == high else self.draw(_integers(low, high))
 
     def number(self, low: float, high: float) -> float:

@@ -1,4 +1,4 @@
-"""Bulk draws from a strategy, outside a test; the same seed gives the same values each time."""
+"""Draws values in bulk from a strategy, outside a test; the same seed gives the same values each time."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ class PlainProvider(HypothesisProvider):
     With these constants, a seed would give different values whenever another local module is imported or edited.
     """
 
-    # Hypothesis has no setting for this, and a new provider would have to duplicate its distributions for all five
-    # types of choices. If a release renames the method, the test that compares the values drawn with a seed fails.
+    # Hypothesis has no setting to leave the constants out, and a new provider would have to duplicate its distributions
+    # for all five types of choices. If a release renames the method, the test that compares the values drawn with a
+    # seed fails.
     def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
         return None
 
 
-# The documentation of Hypothesis calls this an alternative backend. It imports the class by its path.
+# Under this name the provider is registered as what Hypothesis calls an alternative backend. Hypothesis imports the
+# class by its path.
 _BACKEND = "trio-mcp-plain"
 AVAILABLE_PROVIDERS[_BACKEND] = f"{__name__}.{PlainProvider.__name__}"
 

@@ -29,7 +29,7 @@ def _date(choices: Choices) -> str:
 
 
 def _time(choices: Choices) -> str:
-    # RFC 3339 allows leap seconds, but most libraries refuse them, and the tool would be blamed.
+    # RFC 3339 allows leap seconds, but most libraries refuse them, and a test would blame the tool for that.
     hours, minutes, seconds = choices.integer(0, 23), choices.integer(0, 59), choices.integer(0, 59)
     fraction = one_of(choices, ("", ".5", ".123456"))
     zone = one_of(choices, ("Z", "+00:00", "+05:30", "-08:00"))
@@ -38,8 +38,8 @@ def _time(choices: Choices) -> str:
 
 def _duration(choices: Choices) -> str:
     days, hours = choices.integer(0, 30), choices.integer(0, 23)
-    # A time must follow the "T" (RFC 3339, appendix A). Many libraries don't support weeks, months and years in a
-    # duration.
+    # At least one unit of time must follow the "T" (RFC 3339, appendix A). Weeks, months and years are left out,
+    # because many libraries don't support them.
     return f"P{days}DT{hours}H" if hours else f"P{days}D"
 
 
@@ -61,7 +61,7 @@ def _uri(choices: Choices) -> str:
 
 
 def _ipv6(choices: Choices) -> str:
-    # 2001:db8::/32 is for documentation (RFC 3849).
+    # 2001:db8::/32 is reserved for documentation (RFC 3849).
     return f"2001:db8::{choices.integer(1, 0xFFFF):x}:{choices.integer(1, 0xFFFF):x}"
 
 
@@ -79,7 +79,7 @@ FORMATS: Mapping[str, Callable[[Choices], str]] = {
     "idn-email": _email,
     "hostname": _hostname,
     "idn-hostname": _hostname,
-    "ipv4": lambda choices: f"192.0.2.{choices.integer(0, 255)}",  # reserved for documentation (RFC 5737)
+    "ipv4": lambda choices: f"192.0.2.{choices.integer(0, 255)}",  # addresses reserved for documentation (RFC 5737)
     "ipv6": _ipv6,
     "uri": _uri,
     "url": _uri,
@@ -91,7 +91,8 @@ FORMATS: Mapping[str, Callable[[Choices], str]] = {
     "uuid": lambda choices: str(uuid.UUID(int=choices.integer(0, 2**128 - 1), version=4)),
     "json-pointer": _path,
     "relative-json-pointer": lambda choices: f"{choices.integer(0, 9)}{_path(choices)}",
-    # A tool compiles the expression in the dialect of its language, so it has only syntax that all dialects share.
+    # A tool compiles the expression in the dialect of its language, so the expression has only syntax that all dialects
+    # share.
     "regex": lambda choices: one_of(choices, ("a", "^a+$", "[a-z]*", "a|b")),
     # OpenAPI defines this format, and schemas that were generated from an API use it.
     "byte": _base64,

@@ -12,7 +12,7 @@ from trio_mcp.testing.strategies.plain_data import texts, uris
 __all__ = ["field_choices", "field_values", "form_answers", "forms"]
 
 _FORMATS: dict[str, st.SearchStrategy[str]] = {
-    # This is narrower than RFC 5321: few validators accept quoted local parts and comments.
+    # The pattern is narrower than RFC 5321: few validators accept quoted local parts and comments.
     "email": st.from_regex(r"[a-z]{1,9}(\.[a-z]{1,5})?@[a-z0-9]{1,9}(\.[a-z]{2,5}){0,2}", fullmatch=True),
     "uri": uris(),
     "date": st.dates().map(datetime.date.isoformat),
@@ -90,7 +90,7 @@ def field_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
         case "number":
             return st.floats(field.get("minimum", -200), field.get("maximum", 200))
         case _ if "enum" in field or "oneOf" in field:
-            # A choice field may also have a format.
+            # This case comes before the one for formats, because a choice field may also have a format.
             return st.sampled_from(field_choices(field))
         case _ if "format" in field:
             return _FORMATS[field["format"]]
@@ -100,7 +100,7 @@ def field_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def form_answers(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
-    """Draw a valid answer to a form: it has every required field without a default, and some others."""
+    """Draw a valid answer to a form: it has every required field without a default, and some other fields."""
     fields = schema["properties"]
     # The client fills in the default of a required field before it sends the answer.
     needed = {name for name in schema["required"] if "default" not in fields[name]}

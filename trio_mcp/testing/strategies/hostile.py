@@ -1,4 +1,4 @@
-"""Strategies for faulty messages and HTTP headers, each with the reactions that the specification allows.
+"""Provides strategies for faulty messages and HTTP headers, each with the reactions that the specification allows.
 
 The allowed reactions include everything that the specification's text leaves open, so tests raise no false alarms.
 """
@@ -151,7 +151,7 @@ def _codes(*codes: int, **more: Any) -> AllowedOutcome:
 
 
 _ANY_CODE = (PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR)
-# JSON-RPC 2.0, section 5.1. Silence is allowed, because an unreadable message may be a notification.
+# The codes are from JSON-RPC 2.0, section 5.1. Silence is allowed, because an unreadable message may be a notification.
 _UNREADABLE = _codes(PARSE_ERROR, INVALID_REQUEST)
 # A receiver should refuse the message, but some don't check.
 _LENIENT = _codes(INVALID_REQUEST, result=True)
@@ -227,8 +227,8 @@ def _nested(base: _Base) -> st.SearchStrategy[bytes]:
     def text(depth: int, brackets: tuple[bytes, bytes]) -> bytes:
         return before + brackets[0] * depth + b"0" + brackets[1] * depth + after
 
-    # Common limits are 128 (serde_json in Rust) and 1000 (Python's recursion limit); elsewhere the stack overflows far
-    # beyond these.
+    # Common limits are 128 (serde_json in Rust) and 1000 (Python's recursion limit); in other parsers the stack
+    # overflows only at depths far beyond these.
     depths = st.sampled_from([100, 500, 2_000, 20_000])
     return st.builds(text, depths, st.sampled_from([(b"[", b"]"), (b'{"a":', b"}")]))
 
@@ -260,7 +260,8 @@ def _unknown_methods(base: _Base) -> st.SearchStrategy[Any]:
 
 
 _OTHER_TYPES: tuple[Any, ...] = (None, 5, True, [], ["x"])
-# Many senders write null for an absent value, so null is a separate fault that allows more reactions.
+# null is not among these values: many senders write it for an absent value, so it is a separate fault that allows more
+# reactions.
 _NO_OBJECTS: tuple[Any, ...] = ("x", 5, True, [], [1], [{}])
 # Progress tokens are strings or integers; the TypeScript type `number` does not show that 1.5 is invalid.
 _NO_TOKENS: tuple[Any, ...] = (None, True, [], {}, 1.5)
@@ -276,7 +277,7 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     "malformed-number": MessageFault(_inside(b"01", b"+1", b".5", b"1.", b"0x10", b"1e", b"--1"), _UNREADABLE),
     # JSON forbids raw control characters, but many parsers accept them.
     "malformed-text": MessageFault(_inside(b'"\\x41"', b'"\x01"', b'"\\u12"', b'"\t"', b"'x'"), _ODD),
-    # Python's json module accepts the first two by default.
+    # Python's json module accepts the first two of these words by default.
     "no-json-word": MessageFault(_inside(b"NaN", b"-Infinity", b"undefined", b"True", b"None"), _ODD),
     "not-utf-8": MessageFault(
         _inside(b'"\xff"', b'"\xc3"', b'"\xe2\x82"', b'"\xed\xa0\x80"', b'"\xc0\x80"', b"\xff"), _ODD
@@ -290,9 +291,9 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
         _UNREADABLE,
         False,
     ),
-    # A receiver that reads a stream of JSON values, rather than lines, sends two responses for the same id.
+    # A receiver that reads a stream of JSON values, rather than lines, would send two responses for the same id.
     "two-messages": MessageFault(lambda base: st.just(base.text() * 2), _ODD),
-    # The grammar of JSON allows these escapes, with unpredictable results (RFC 8259, section 8.2).
+    # The grammar of JSON allows escapes of unpaired surrogates, with unpredictable results (RFC 8259, section 8.2).
     "half-a-pair": MessageFault(_inside(b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\ud83d x"'), _ODD),
     # The text is JSON, but not a message.
     "not-an-object": MessageFault(_one(0, -1.5, "ping", "", None, True, False), _UNREADABLE, False),
@@ -308,7 +309,7 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     # notification and stay silent.
     "id-null": MessageFault(_member("id", None), _STRAY),
     "id-of-another-type": MessageFault(_member("id", True, False, [], [1], {}, {"id": 1}), _STRAY),
-    # An id only *should* have no fraction (JSON-RPC 2.0, section 4), so some receivers accept any number.
+    # JSON-RPC 2.0 (section 4) only says that an id SHOULD have no fraction, so some receivers accept any number.
     "id-fraction": MessageFault(_member("id", 1.5, -0.25), _LENIENT),
     "no-method": MessageFault(_member("method", _WITHOUT), _STRAY),
     "method-of-another-type": MessageFault(
@@ -317,7 +318,7 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     "params-of-another-type": MessageFault(
         _member("params", *_NO_OBJECTS), _codes(INVALID_PARAMS, INVALID_REQUEST), revisions=MODERN_REVISIONS
     ),
-    # The method has no parameters, so a receiver need not look at them.
+    # The method of the request has no parameters, so a receiver need not look at them.
     "params-of-another-type-legacy": MessageFault(_member("params", *_NO_OBJECTS), _ODD, revisions=LEGACY_REVISIONS),
     # Go and C# programs write null for an unset field, so receivers commonly treat null as absent.
     "params-null": MessageFault(_member("params", None), _ODD),
@@ -356,12 +357,12 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     ),
     "unsupported-version": MessageFault(
         _meta(*({_VERSION: version} for version in ("1900-01-01", "9999-12-31", "latest", "DRAFT-2026-v1"))),
-        # Over HTTP, a server may compare the header first.
+        # Over HTTP, a server may first compare the version with the one in the header.
         _codes(UNSUPPORTED_PROTOCOL_VERSION, HEADER_MISMATCH, silence=False),
         revisions=MODERN_REVISIONS,
     ),
     "token-of-another-type": MessageFault(_meta(*({meta_keys.PROGRESS_TOKEN: token} for token in _NO_TOKENS)), _ODD),
-    # Unusual requests that are valid.
+    # The request is unusual, but valid.
     "odd-id": MessageFault(_member("id", *_ODD_IDS), _GOOD),
     "escaped": MessageFault(_escaped, _GOOD),
     "spaces": MessageFault(
@@ -373,7 +374,8 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     # The message is too large.
     "nested": MessageFault(_nested, _ODD),
     "large": MessageFault(_large, _ODD),
-    # These exceed the range or precision of a double, or Python's limit of 4300 digits when it converts text to int.
+    # These numbers exceed the range or precision of a double, or Python's limit of 4300 digits for converting text to
+    # int.
     "huge-number": MessageFault(
         _inside(b"1e400", b"-1e999", b"9" * 400, b"0." + b"1" * 400, b"1" + b"0" * 5_000), _ODD
     ),
@@ -383,7 +385,7 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
         _IGNORED,
         False,
     ),
-    # This also happens in an ordinary race, if a request has ended before a notification about it arrives
+    # An ordinary race, too, may lead to a notification about a request that has already ended
     # (`basic/patterns/cancellation#timing-considerations`).
     "notification-of-nothing": MessageFault(
         _message(
@@ -406,7 +408,7 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
         _IGNORED,
         False,
     ),
-    # A response that no request expects.
+    # No request expects the response.
     "response-to-nothing": MessageFault(
         _message(
             {"id": "never given", "result": {}},
@@ -494,7 +496,7 @@ def _statuses(*statuses: int, codes: Collection[int] | None = None, result: bool
     return AllowedOutcome(None if codes is None else frozenset(codes), result, True, frozenset(statuses))
 
 
-# 2026-07-28 basic/transports/streamable-http#server-validation.
+# The status and the code are required by 2026-07-28 basic/transports/streamable-http#server-validation.
 _MISMATCH = _statuses(400, codes=(HEADER_MISMATCH,))
 _LEGACY_HTTP = LEGACY_REVISIONS[1:]
 _WITH_VERSION = tuple(revision for revision in LEGACY_REVISIONS if revision >= "2025-06-18")
@@ -546,7 +548,7 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
     "no-version": HeaderFault(_each("mcp-protocol-version", None), _MISMATCH, MODERN_REVISIONS),
     "other-version": HeaderFault(
         _each("mcp-protocol-version", "2025-11-25", "1900-01-01", "2026-07-28x"),
-        # The specification leaves the order of the two checks open.
+        # The specification doesn't say whether a server checks for a mismatch or for an unsupported version first.
         _statuses(400, codes=(HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION)),
         MODERN_REVISIONS,
     ),

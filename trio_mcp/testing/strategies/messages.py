@@ -1,8 +1,8 @@
-"""Strategies for messages, and for their parts, as each revision defines them.
+"""Provides strategies for messages, and for their parts, as each revision defines them.
 
 `wire_models` builds instances of any wire model: they have only fields of the revision, and always the required ones.
-It reads the model's fields and their revisions, so a new model needs a rule here only if the protocol restricts a value
-more than the type does.
+`wire_models` reads a model's fields and their revisions, so a new model needs a rule here only if the protocol
+restricts a value more than the type does.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _one_of(models: Sequence[type[WireModel]], revision: str) -> st.SearchStrate
 
 
 def _form_values(revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    # The published JSON Schemas allow strings, integers and booleans; only the TypeScript ones allow fractions.
+    # The published JSON Schemas allow strings, integers and booleans; only the TypeScript schemas allow fractions.
     value: st.SearchStrategy[Any] = st.booleans() | integers() | texts()
     # Multiple-choice fields came with 2025-11-25, and only they have lists as values.
     if at_least(revision, "2025-11-25"):
@@ -126,19 +126,20 @@ def _form_values(revision: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _form_fields(revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    # The annotation includes a plain object, too, for servers that use more of JSON Schema than a form may.
+    # The annotation includes a plain object, too, for servers that use more of JSON Schema than a form may; it is left
+    # out.
     kinds = [kind for kind in flatten(PrimitiveSchemaDefinition) if _is_model(kind)]
     known = [kind for kind in kinds if revision in class_span(kind)]
     return st.dictionaries(texts(), _one_of(known, revision), max_size=2)
 
 
 def _parameters(_: str) -> st.SearchStrategy[Any]:
-    # A random `_meta` would be invalid.
+    # A random `_meta` would be invalid, so it is left out.
     return json_objects().map(lambda params: {key: value for key, value in params.items() if key != "_meta"})
 
 
-# Names of fields -> their values, for fields that the protocol restricts beyond their types. A name begins with the
-# class that declares the field; "*" means any class.
+# The table maps names of fields to strategies for their values, for fields that the protocol restricts beyond their
+# types. A name begins with the class that declares the field; "*" means any class.
 _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     (
         "ElicitRequestURLParams.url Icon.src Implementation.website_url Resource.uri ResourceContents.uri "
@@ -155,13 +156,14 @@ _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     ): lambda _: numbers(0, 1),
     "AudioContent.data BlobResourceContents.blob ImageContent.data": lambda _: base64_texts(),
     "Tool.input_schema Tool.output_schema": lambda _: json_schemas(),
-    # The value is an object before 2026-07-28, and any JSON value since then; the library's model accepts both.
+    # Structured content is an object before 2026-07-28, and any JSON value since then; the library's model accepts
+    # both.
     "CallToolResult.structured_content ToolResultContent.structured_content": lambda revision: (
         json_values() if at_least(revision, "2026-07-28") else json_objects()
     ),
     "Completion.values": lambda _: st.lists(texts(), max_size=3),
     "ElicitResult.content": _form_values,
-    # There is at least one, because an empty object requests nothing (2026-07-28 basic/patterns/mrtr).
+    # There is at least one input request, because an empty object requests nothing (2026-07-28 basic/patterns/mrtr).
     "InputRequiredResult.input_requests": lambda revision: st.dictionaries(
         texts(),
         _one_of((CreateMessageRequest, ListRootsRequest, ElicitRequest), revision),
@@ -171,7 +173,7 @@ _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     # The field's type is a string, because extensions add values. Which of the core's two values it has depends on the
     # class.
     "InputRequiredResult.result_type": lambda _: st.just("input_required"),
-    # The field's type allows any object (2026-07-28 basic/patterns/mrtr).
+    # The field's type allows any object, but the protocol allows only these results (2026-07-28 basic/patterns/mrtr).
     "InputResponseRequestParams.input_responses": lambda revision: st.dictionaries(
         texts(), _one_of((CreateMessageResult, ListRootsResult, ElicitResult), revision), max_size=2
     ),
@@ -241,7 +243,7 @@ def _plain_values(annotation: Any, models: Callable[[type[BaseModel]], Any]) -> 
     if isinstance(annotation, TypeAliasType):  # the official SDK's name for any JSON value
         return json_values()
     # If a field were silently never drawn, the round-trip tests would miss its faults.
-    raise TypeError(f"no strategy for {annotation!r}")
+    raise TypeError(f"there is no strategy for values of {annotation!r}")
 
 
 def _field_values(model: type[WireModel], name: str, revision: str, extras: bool) -> st.SearchStrategy[Any]:
@@ -264,7 +266,7 @@ def _field_values(model: type[WireModel], name: str, revision: str, extras: bool
 
     arms = flatten(annotation)
     if not model.model_fields[name].is_required():
-        arms = [arm for arm in arms if arm is not type(None)]  # the wire omits such a field
+        arms = [arm for arm in arms if arm is not type(None)]  # the wire form omits a field that is None
     if name == "content" and not at_least(revision, "2025-11-25") and len(arms) > 1:
         arms = [arm for arm in arms if typing.get_origin(arm) is not list]  # a list of blocks came with 2025-11-25
     return annotated_values(functools.reduce(operator.or_, arms), nested)
@@ -369,7 +371,7 @@ def _spec(method: str, revision: str, kind: str) -> MethodSpec:
 def _enveloped(
     message: st.SearchStrategy[dict[str, Any]], members: dict[str, st.SearchStrategy[Any]]
 ) -> st.SearchStrategy[dict[str, Any]]:
-    """Add ``members`` and ``jsonrpc`` to a message, since the models of some revisions lack them."""
+    """Add ``members`` and ``jsonrpc`` to a strategy's messages, because the models of some revisions lack them."""
     return st.builds(operator.or_, message, st.fixed_dictionaries({"jsonrpc": st.just("2.0"), **members}))
 
 

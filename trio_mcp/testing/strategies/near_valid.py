@@ -20,11 +20,11 @@ from trio_mcp.testing.strategies.values import DeadEnd, Path, Values, checked
 __all__ = ["NearValid", "near_valid"]
 
 MAX_FAULTS = 100
-"""The most faults that are tried for one schema. An arbitrary choice."""
+"""The maximum number of faults that are tried for one schema. An arbitrary choice."""
 MAX_DEPTH = 4
-"""The deepest level at which a value is made invalid. An arbitrary choice."""
+"""The maximum depth at which a value is made invalid. An arbitrary choice."""
 TRIES = 6
-"""The most attempts to make a value invalid in one way. An arbitrary choice."""
+"""The maximum number of attempts to make a value invalid in one way. An arbitrary choice."""
 
 _ODD: tuple[Any, ...] = (None, True, 0, -1, 1.5, 10**6, "", "no such value", [], [[]], {}, {"no such name": 0})
 """Values of every type, at least one of which is usually invalid at a given place."""
@@ -40,7 +40,7 @@ class NearValid:
     Attributes:
         value: The value.
         keyword: The keyword, such as ``"minimum"``.
-        place: The place in the value that breaks it, as a JSON pointer: empty for the whole value.
+        place: The place in the value that breaks the keyword, as a JSON pointer: empty for the whole value.
     """
 
     value: Any
@@ -56,9 +56,9 @@ class _Way:
     """A way to make a conforming value invalid.
 
     Attributes:
-        applies: Returns whether this way may break a keyword of a shape.
+        applies: Returns whether a shape has a keyword that this way may break.
         kind: The types of the values that this way can make invalid.
-        spoil: Returns what to put in place of a value so that it is invalid.
+        spoil: Returns an invalid replacement for a value.
     """
 
     applies: Callable[[Shape], bool]
@@ -96,13 +96,13 @@ class _Spoiled:
     def __init__(self, schema: Any, max_leaves: int) -> None:
         self._values = Values(schema, max_leaves)
         self._checker = checked(schema, formats=False)[1]
-        # Trying each fault once, ahead of the first draw, shows which ones work. Therefore draws never fail, and a
-        # schema without such faults is refused here rather than in the middle of a test.
+        # Each fault is tried once before the first draw, to find out which ones work. Therefore draws never fail, and a
+        # schema for which no fault works is refused here rather than in the middle of a test.
         faults = itertools.islice(_faults(self._values.shapes), MAX_FAULTS)
         found = [(fault, self._find(fault, Random(random.Random(number)))) for number, fault in enumerate(faults)]
         self._known = [(fault, value) for fault, value in found if value is not None]
         if not self._known:
-            raise CannotGenerate("found no value that breaks exactly one keyword of it")
+            raise CannotGenerate("no value that breaks exactly one keyword of the schema was found")
 
     def draw(self, choices: Choices) -> NearValid:
         fault, known = one_of(choices, self._known)
@@ -122,7 +122,8 @@ class _Spoiled:
                 broken = self._checker.broken(value)
             except (DeadEnd, SchemaError, LookupError):
                 continue
-            # If two keywords were broken, a tool that checks only one of them would refuse the value as well.
+            # The value must break only one keyword: if it broke two, a tool that checks only one of them would refuse
+            # the value as well.
             if len(broken) == 1:
                 return NearValid(value, *broken[0])
         return None
@@ -139,7 +140,7 @@ def _spoiled(whole: list[Any], path: Path, shape: Shape, way: _Way, choices: Cho
     for step in steps:
         holder = holder[step]
     current = holder[last]
-    # In Python, True is an int.
+    # A boolean is checked for separately, because in Python True is an int.
     if way.kind is not object and (isinstance(current, bool) or not isinstance(current, way.kind)):
         raise DeadEnd
     holder[last] = way.spoil(shape, current, choices)
@@ -158,12 +159,14 @@ def _faults(shapes: Shapes) -> Iterator[_Fault]:
         shape = shapes.shape(key)
         yield from ((path, shape, way) for way in _WAYS if way.applies(shape))
         if shape.groups:
-            # Some schemas have hundreds of options, which would use up the limit on faults.
+            # Only a few options are followed, because some schemas have hundreds, which would use up the limit on
+            # faults.
             pending += [(option, path) for option in shapes.options(shape)[:4]]
         if len(path) < MAX_DEPTH:
             pending += [(shapes.member(shape, name), (*path, name)) for name in shape.named]
             if any("items" in part or "prefixItems" in part for part in shape.parts):
-                # The faults of other items would be much the same, unless the array is a tuple.
+                # Only the first item is looked at: the faults of other items would be much the same, unless the array
+                # is a tuple.
                 pending.append((shapes.item(shape, 0), (*path, 0)))
 
 
@@ -185,7 +188,8 @@ def _spoil_choice(shape: Shape, _: Any, choices: Choices) -> Any:
 def _spoil_bound(name: str, sign: int) -> Callable[[Shape, Any, Choices], Any]:
     def spoil(shape: Shape, _: Any, choices: Choices) -> Any:
         bound, excluded = getattr(shape, name)
-        # Off-by-one errors, and `minimum` in place of `exclusiveMinimum`, show only near the bound.
+        # The value is near the bound, because off-by-one errors, and `minimum` in place of `exclusiveMinimum`, show
+        # only there.
         return _number(bound + sign * choices.integer(0 if excluded else 1, 5))
 
     return spoil
@@ -193,19 +197,19 @@ def _spoil_bound(name: str, sign: int) -> Callable[[Shape, Any, Choices], Any]:
 
 def _spoil_step(shape: Shape, value: Any, choices: Choices) -> Any:
     step = one_of(choices, shape.steps)
-    # Only a whole number keeps the type "integer", so it is used if one fits between two multiples.
+    # If a whole number fits between two multiples, it is the one added, so that the value keeps the type "integer".
     part = Fraction(1) if step.denominator == 1 and step > 1 else step / 2
     return _number(Fraction(str(value)) + part)
 
 
 def _longer(shape: Shape, value: Any, choices: Choices) -> Any:
-    # Most patterns also match a string that repeats its last character.
+    # The last character is repeated, because most patterns also match the string that results.
     return value.ljust(int(shape.length[1]) + choices.integer(1, 5), value[-1:] or "a")
 
 
 def _other_text(shape: Shape, value: Any, choices: Choices) -> Any:
     text = _one_of(_ODD_TEXTS, choices)
-    # The string stays within the bounds of its length, so that only the pattern is broken.
+    # The length of the string stays within its limits, so that only the pattern is broken.
     return text.ljust(shape.length[0], text[-1:] or "!")[: max(int(min(shape.length[1], 100)), 0)]
 
 
@@ -215,7 +219,8 @@ def _more_items(shape: Shape, value: Any, _: Choices) -> Any:
 
 
 def _more_members(shape: Shape, value: Any, _: Choices) -> Any:
-    # If unknown members have a schema, null most likely breaks a second keyword, and the final check drops the value.
+    # If unknown members have a schema, null most likely breaks a second keyword. The final check then rejects the
+    # value.
     return value | {f"x{number}": None for number in range(int(shape.members[1]) + 1 - len(value))}
 
 
@@ -237,7 +242,7 @@ _WAYS = (
     _Way(lambda shape: shape.low is not None, object, _spoil_bound("low", -1)),
     _Way(lambda shape: shape.high is not None, object, _spoil_bound("high", 1)),
     _Way(lambda shape: bool(shape.steps), (int, float), _spoil_step),
-    # Adding a half keeps the value within most bounds.
+    # A half is added, because the result is still within most bounds.
     _Way(lambda shape: "integer" in shape.types and "number" not in shape.types, int, lambda _, value, __: value + 0.5),
     _Way(lambda shape: shape.length[0] > 0, str, lambda shape, _, choices: choices.text(0, shape.length[0] - 1)),
     _Way(lambda shape: shape.length[1] < MAX_TEXT, str, _longer),
@@ -249,7 +254,7 @@ _WAYS = (
     ),
     _Way(lambda shape: shape.items[1] < MAX_ITEMS, list, _more_items),
     _Way(lambda shape: shape.unique, list, lambda _, value, choices: [*value, _one_of(value, choices)]),
-    # The number of items stays the same, so it stays within its bounds.
+    # Each item is replaced, so that the number of items stays within its limits.
     _Way(lambda shape: bool(shape.contains), list, lambda _, value, choices: [_one_of(_ODD, choices) for _ in value]),
     _Way(
         lambda shape: bool(shape.required),

@@ -17,18 +17,19 @@ from trio_mcp.testing.strategies.choices import Choices
 __all__ = ["Pattern", "PatternError"]
 
 MAX_LENGTH = 20_000
-"""The most characters in a string made from a pattern. An arbitrary choice."""
+"""The maximum number of characters in a string made from a pattern. An arbitrary choice."""
 MAX_NESTING = 50
-"""The deepest nesting of groups in a pattern. Chosen: real patterns have three levels at most."""
+"""The maximum depth to which groups in a pattern may be nested. An arbitrary choice: real patterns have three levels at
+most."""
 
 _Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 _DIGITS: _Ranges = ((48, 57),)
-# Letters come first, lower case before upper: Hypothesis shrinks to the first character of a class.
+# Letters come first, lower case before upper, because Hypothesis shrinks to the first character of a class.
 _LETTERS: _Ranges = ((97, 122), (65, 90))
 _WORD: _Ranges = (*_LETTERS, *_DIGITS, (95, 95))
 _SPACE: _Ranges = ((32, 32), (9, 9), (10, 10), (0xA0, 0xA0))
-# The characters that a dot or a negated class is made from.
+# The characters from which a dot or a negated class picks one.
 _ANY = "".join(map(chr, range(0x61, 0x7B))) + "".join(map(chr, range(0x20, 0x61))) + "{|}~é€漢😀\t\n\x00"
 _CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
 _LINE_ENDS: _Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
@@ -40,7 +41,7 @@ _SIGN = re.compile(r"[*+?]")
 # refuses to convert thousands of digits.
 _COUNT = re.compile(r"([*+?])|\{([0-9]{1,9})(,?)([0-9]{0,9})\}")
 _GROUP = re.compile(r"\((?:\?(?P<kind>:|=|<=|!|<!|P?<(?P<name>[^>=!][^>]*)>))?")
-# `\A`, `\z` and `\Z` are from Python's dialect, and occur in tools written in Python.
+# `\A`, `\z` and `\Z` come from Python's dialect, and occur in the schemas of tools written in Python.
 _ANCHOR = re.compile(r"[$^]|\\[bBAzZ]")
 _BACK = re.compile(r"\\(?:([1-9])|k<([^>]*)>)")
 _DASH = re.compile(r"-(?!\])")
@@ -52,7 +53,7 @@ _CHARACTER = re.compile(
     r"|(?P<escaped>.))",
     re.DOTALL,
 )
-# Some characters of Unicode's categories, and of the scripts that patterns use.
+# A few characters from each of Unicode's categories, and from the scripts that patterns commonly name.
 _PROPERTIES: dict[str, _Ranges] = {
     "L": (*_LETTERS, (0xE0, 0xF6), (0x3B1, 0x3C9)),
     "Ll": ((97, 122), (0xE0, 0xF6)),
@@ -121,7 +122,7 @@ class Pattern:
 
         Args:
             choices: The source of all choices.
-            stretch: The most repetitions of a part beyond the required ones.
+            stretch: The maximum number of repetitions of a part beyond the required ones.
 
         Raises:
             PatternError: If the string would be too long.
@@ -139,7 +140,7 @@ class _Writer:
         self._choices = choices
         self._stretch = stretch
         self._length = 0
-        # The string that each group wrote last, for back references.
+        # The last string written for each group, for back references.
         self._groups: dict[int | str, str] = {}
 
     def write(self, node: _Node) -> None:
@@ -152,12 +153,13 @@ class _Writer:
                         return
                     index -= high - low + 1
             case _Repeat(inner, low, high):
-                # `x{100,}` needs 100 repetitions, whatever the stretch is.
+                # The stretch is added to the required repetitions: `x{100,}` needs 100 even if the stretch is 0.
                 most = low + self._stretch if high is None else min(high, low + self._stretch)
                 for _ in range(self._choices.integer(low, most)):
                     self.write(inner)
             case _Back(group):
-                # In ECMA-262, unlike in Python, a reference to a group that did not take part matches the empty string.
+                # In ECMA-262, unlike in Python, a reference to a group that took no part in the match matches the empty
+                # string.
                 self._add(self._groups.get(group, ""))
             case _Alternatives(arms, group):
                 start = len(self.parts)
@@ -169,7 +171,8 @@ class _Writer:
                     self._groups[group] = "".join(self.parts[start:])
 
     def _add(self, text: str) -> None:
-        # Empty strings count, too: otherwise a back reference to an empty group could be repeated millions of times.
+        # An empty string counts as one character: otherwise a back reference to an empty group could be repeated
+        # millions of times.
         self._length += max(len(text), 1)
         if self._length > MAX_LENGTH:
             raise PatternError(f"its texts are longer than {MAX_LENGTH} characters")
@@ -187,7 +190,7 @@ class _Reader:
     def whole(self) -> _Node:
         node = self._alternatives(None, 1)
         if self._at < len(self._source):
-            raise PatternError(f"the bracket at {self._at} closes no group")
+            raise PatternError(f"the parenthesis at position {self._at} closes no group")
         return node
 
     def _take(self, text: str) -> bool:
@@ -202,7 +205,7 @@ class _Reader:
 
     def _alternatives(self, group: int | str | None, level: int) -> _Alternatives:
         if level > MAX_NESTING:
-            raise PatternError(f"its groups are nested more than {MAX_NESTING} deep")
+            raise PatternError(f"its groups are nested more than {MAX_NESTING} levels deep")
         arms = [self._sequence(level)]
         while self._take("|"):
             arms.append(self._sequence(level))
@@ -219,13 +222,14 @@ class _Reader:
     def _atom(self, level: int) -> _Node | None:
         if found := self._match(_GROUP):
             return self._group(found["kind"], found["name"], level)
-        # An anchor writes nothing. In the middle of a pattern it may make a match impossible; the final check notices.
+        # An anchor adds nothing to the string. In the middle of a pattern it may make a match impossible, which only
+        # the final check notices.
         if self._match(_ANCHOR):
             return None
         if found := self._match(_BACK):
             return _Back(int(found[1]) if found[1] else found[2])
         if found := self._match(_SIGN):
-            raise PatternError(f"{found[0]!r} at {found.start()} repeats nothing")
+            raise PatternError(f"{found[0]!r} at position {found.start()} repeats nothing")
         if self._take("."):
             return _Chars(_without(_LINE_ENDS))
         return _Chars(self._set() if self._take("[") else self._character())
@@ -233,12 +237,13 @@ class _Reader:
     def _group(self, kind: str | None, name: str | None, level: int) -> _Node | None:
         if kind is None:
             if self._take("?"):
-                raise PatternError(f"the kind of the group at {self._at - 1} is not supported")
+                raise PatternError(f"the kind of the group at position {self._at - 1} is not supported")
             self._groups += 1
         node = self._alternatives(self._groups if kind is None else name, level + 1)
         if not self._take(")"):
             raise PatternError("a group is not closed")
-        # A positive look-around is written at its place in the pattern, which gives a match surprisingly often.
+        # A positive look-around is written like an ordinary group, which gives a match surprisingly often; a negative
+        # look-around is left out.
         return None if kind in ("!", "<!") else node
 
     def _repeated(self, node: _Node) -> _Node:
@@ -251,7 +256,7 @@ class _Reader:
             raise PatternError(f"it repeats something at least {low} times and at most {high}")
         if low > MAX_LENGTH:
             raise PatternError(f"its texts are longer than {MAX_LENGTH} characters")
-        self._take("?")  # a lazy repetition matches the same strings
+        self._take("?")  # a lazy repetition matches the same strings as a greedy one
         return _Repeat(node, low, high)
 
     def _character(self) -> _Ranges:
@@ -265,7 +270,7 @@ class _Reader:
         negated = self._take("^")
         ranges: list[tuple[int, int]] = []
         while not self._take("]"):
-            # A POSIX class is refused, because engines read it in two ways, and few strings match both.
+            # A POSIX class is refused, because engines read it in two ways, and few strings match in both readings.
             if self._source.startswith("[:", self._at):
                 raise PatternError("a set contains a POSIX class such as [:alpha:], which ECMA-262 does not have")
             low = self._character()
@@ -279,7 +284,7 @@ class _Reader:
                     low = ((low[0][0], high[0][0]),)
             ranges += low
         chosen = _without(tuple(ranges)) if negated else tuple(ranges)
-        # The halves of surrogate pairs are not characters.
+        # The halves of surrogate pairs are left out, because they are not characters.
         pieces = [piece for low, high in chosen for piece in ((low, min(high, 0xD7FF)), (max(low, 0xE000), high))]
         ranges = [(low, high) for low, high in pieces if low <= high]
         if not ranges:
@@ -290,7 +295,7 @@ class _Reader:
 def _escaped(found: re.Match[str]) -> _Ranges:
     """Return the characters that a character or an escape represents."""
     if sign := found["sign"]:
-        # In a property, the name of the category is optional.
+        # In a property escape, `General_Category=` may be omitted or written `gc=`, and `Script=` may be written `sc=`.
         name = (found["property"] or found["letter"]).replace("sc=", "Script=")
         ranges = _PROPERTIES.get(name.removeprefix("General_Category=").removeprefix("gc="))
         if ranges is None:

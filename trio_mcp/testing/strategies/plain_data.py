@@ -1,4 +1,4 @@
-"""Strategies of JSON values, and of strings that the protocol uses everywhere."""
+"""Provides strategies of JSON values, and of strings that the protocol uses everywhere."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ __all__ = [
 ]
 
 SAFE_INTEGER = 2**53 - 1
-"""The greatest integer up to which every integer has a double to itself (RFC 8259, section 6)."""
+"""The greatest integer up to which no two integers share a double (RFC 8259, section 6)."""
 
 
 def texts(max_size: int = 10) -> st.SearchStrategy[str]:
     """Return a strategy of texts, with any Unicode characters that UTF-8 can encode."""
-    # Half of a surrogate pair can't be encoded, so the test itself would fail. Hostile messages have it as an escape.
+    # Surrogates are excluded, because they can't be encoded, so the test itself would fail. Hostile messages contain
+    # them as escapes.
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=max_size)
 
 
@@ -38,7 +39,7 @@ def integers() -> st.SearchStrategy[int]:
 
 def numbers(low: float | None = None, high: float | None = None) -> st.SearchStrategy[int | float]:
     """Return a strategy of JSON numbers: ints and floats, within bounds if given."""
-    # JSON has a single type for 1 and 1.0, so a peer may lose the difference.
+    # JSON has a single type for 1 and 1.0, so a peer may turn one into the other.
     whole = integers() if low is None or high is None else st.integers(int(low), int(high))
     return whole | st.floats(low, high, allow_nan=False, allow_infinity=False)
 
@@ -68,7 +69,7 @@ def uris() -> st.SearchStrategy[str]:
     part = st.text("abcXYZ019-_", min_size=1, max_size=6)
     common = st.builds("{}://{}/{}".format, st.sampled_from(["https", "file", "config"]), part, part)
     # To the protocol a URI is an opaque name, which must stay unchanged. Pydantic's `AnyUrl`, which the official SDK
-    # used, rewrites the first of these and adds a slash to the second.
+    # used to use, rewrites the first of these URIs and adds a slash to the second.
     return common | st.sampled_from(["HTTP://EXAMPLE.com:80/a/../b", "https://example.com", "urn:isbn:0451450523"])
 
 
@@ -90,7 +91,7 @@ def json_schemas() -> st.SearchStrategy[dict[str, Any]]:
 def json_texts() -> st.SearchStrategy[bytes]:
     """Return a strategy of bytes that resemble JSON: fragments of JSON in any order, with any bytes between them."""
     fragments = [b"{", b"}", b"[", b"]", b",", b":", b'"', b'"id"', b'"id":1', b'"method":"x"', b'"result":{}', b"\\"]
-    # Parsers treat some of these differently: a number that overflows to infinity, a word that Python's parser accepts
-    # by default, a byte that never occurs in UTF-8, half a character, half a surrogate pair.
+    # Parsers disagree about some of these fragments: a number that overflows to infinity, a word that Python's parser
+    # accepts by default, a byte that never occurs in UTF-8, half a character, half a surrogate pair.
     fragments += [b"1", b"-", b"1e400", b"NaN", b"null", b'"jsonrpc":"2.0"', b"\xff", b"\xe2\x82", b'"\\ud800"', b" "]
     return st.lists(st.sampled_from(fragments) | st.binary(max_size=3), max_size=12).map(b"".join)

@@ -1,4 +1,4 @@
-"""Strategies of values that conform to a JSON Schema."""
+"""Provides strategies of values that conform to a JSON Schema."""
 
 from __future__ import annotations
 

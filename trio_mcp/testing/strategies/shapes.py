@@ -1,12 +1,12 @@
 """Merges the subschemas that apply to the same place in a value into one shape, from which values are made.
 
-Several subschemas may apply to one place. Their ids form the place's key; together they require a shape. Where a value
-has a choice (``anyOf``, ``oneOf``, ``if``), the shape has groups of options, and each option leads to another key.
-Shapes are made on demand and kept. A recursive schema therefore has finitely many shapes, and the analysis of a hostile
-one stops after a number of steps.
+Several subschemas may apply to one place. The ids of these subschemas form the place's key; together the subschemas
+require a shape. Where a value has a choice (``anyOf``, ``oneOf``, ``if``), the shape has groups of options, and each
+option leads to another key. Shapes are made on demand and kept. A recursive schema therefore has finitely many shapes,
+and the analysis of a hostile one stops after a number of steps.
 
-`jsonschema_rs.canonicalize` would multiply all choices at once, and can't be interrupted. Version 0.61 took two seconds
-for a schema with eight conditions, which is harmless here, and returned it unchanged.
+`jsonschema_rs.canonicalize` would multiply all choices at once, and can't be interrupted. For a schema with eight
+conditions, which is harmless here, version 0.61 took two seconds, and returned the schema unchanged.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ __all__ = [
 ]
 
 MAX_STEPS = 30_000
-"""The most steps that the analysis of a schema may take: under a second. The schemas of tools take a few dozen."""
+"""The maximum number of steps of the analysis of a schema; so many steps take less than a second. The schemas of tools
+take a few dozen."""
 MAX_DEPTH = 40
-"""The most levels of nesting in a value: the JSON parser of a peer may refuse more than 100."""
+"""The maximum number of levels of nesting in a value: the JSON parser of a peer may refuse more than 100."""
 MAX_LEAVES = 3_000
-"""The most leaves that the smallest value of a schema may have. An arbitrary choice."""
+"""The maximum number of leaves of the smallest value of a schema. An arbitrary choice."""
 MAX_ITEMS = 1_000
-"""The largest array or object, in items or members, that a schema may require. An arbitrary choice."""
+"""The maximum number of items or members that a schema may require. An arbitrary choice."""
 MAX_TEXT = 10_000
-"""The longest string, in characters, that a schema may require. An arbitrary choice."""
+"""The maximum length of a string, in characters, that a schema may require. An arbitrary choice."""
 FAR = 10_000
-"""The greatest distance of numbers from zero, or from their only bound. An arbitrary choice."""
+"""The maximum distance of a number from zero, or from its only bound. An arbitrary choice."""
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
@@ -99,7 +100,7 @@ class Shape:
 
     Attributes:
         parts: The subschemas, without keywords that apply other subschemas to the same place.
-        groups: The choices that must be made before a value can be.
+        groups: The choices that must be made before a value can be made.
         types: The types that are allowed.
         likely: The types that the author probably meant if ``type`` is absent; else empty.
         listed: The values that are allowed, if the schema lists them.
@@ -160,7 +161,7 @@ class Shape:
 
 
 def bounded(low: Any, high: Any) -> tuple[Any, Any]:
-    """Replace a missing bound with one that is not far away: a valid argument must not keep a tool busy for years."""
+    """Replace a missing bound with a nearby one: a valid argument must not keep a tool busy for years."""
     if low is None:
         low = -FAR if high is None else min(-FAR, high - FAR)
     return low, max(FAR, low + FAR) if high is None else high
@@ -178,7 +179,7 @@ class Shapes:
         self._schema = schema
         # The objects that keys refer to, by id.
         self._known: dict[int, Any] = {}
-        # Objects made here, by the id of their origin and a name.
+        # The objects that `_make` has memoized, by the id of their origin and a name.
         self._made: dict[tuple[int, str], Any] = {}
         self._sizes: dict[tuple[Key, int], float] = {}
         self._steps = 0
@@ -186,7 +187,7 @@ class Shapes:
         self._anchors = dict(_anchors(schema))
         self.shape = functools.cache(self._shape)
         self.options = functools.cache(self._options)
-        # This cache is bounded, because there is no limit on the names that the schema does not name.
+        # This cache is bounded, because a value may have any number of members that the schema does not name.
         self.member = functools.lru_cache(10_000)(self._member)
         self.size_of = functools.cache(self._size_of)
         self.pattern = functools.cache(self._pattern)
@@ -197,13 +198,13 @@ class Shapes:
     def _least_depth(self) -> int:
         """Return a depth that is enough for a small value."""
         try:
-            # Each depth costs steps, and nearly all schemas of tools need two or three levels.
+            # Not every depth is tried, because each costs steps. Nearly all schemas of tools need two or three levels.
             for depth in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, MAX_DEPTH):
                 if self.size(self.root, depth) <= MAX_LEAVES:
                     return depth
         except (TooManySteps, RecursionError):
-            raise CannotGenerate("its subschemas have too many combinations to be analysed") from None
-        endless = f"it refers to itself without an end, or is nested more than {MAX_DEPTH} levels deep"
+            raise CannotGenerate("the subschemas have too many combinations to be analysed") from None
+        endless = f"the schema refers to itself without an end, or is nested more than {MAX_DEPTH} levels deep"
         raise CannotGenerate(next(iter(self._reasons), endless))
 
     def rest(self) -> None:
@@ -219,7 +220,8 @@ class Shapes:
 
     def key(self, schemas: Iterable[Schema | _Group]) -> Key:
         """Return the key of a place that these subschemas apply to."""
-        # Empty schemas require nothing: without them, more places share a key and its analysis.
+        # Empty schemas are left out, because they require nothing. Thus more places share a key, and with it the
+        # analysis.
         asking = {id(schema): schema for schema in schemas if schema is not True and schema != {}}
         self._known |= asking
         # Keys compare schemas by id: comparing the content of large schemas each time would cost more than analysing a
@@ -228,8 +230,8 @@ class Shapes:
 
     def _options(self, shape: Shape) -> list[Key]:
         """Return the keys that a place may have after the choice from its first group."""
-        # The choices of the other groups are left open: the product of all choices may be huge, and most of it is never
-        # drawn.
+        # The choices of the other groups are left open: the product of all choices may be huge, and most combinations
+        # are never drawn.
         first, *rest = shape.groups
         return [self.key([*shape.parts, *rest, *option]) for option in first.options]
 
@@ -247,14 +249,16 @@ class Shapes:
         """
         parts: dict[int, dict[str, Any]] = {}
         groups: dict[int, _Group] = {}
-        # There is no recursion: chains of references and `allOf` may be longer than Python's stack.
+        # This is a loop rather than a recursion, because chains of references and `allOf` may be longer than Python's
+        # stack.
         pending = [self._known[each] for each in reversed(key)]
         seen: set[int] = set()
         while pending:
             current = pending.pop()
             if current is False:
                 return [], [], True
-            # In a hostile schema, two references to the same subschema would double the work at each level.
+            # Each subschema is visited once: in a hostile schema, two references to the same subschema would double the
+            # work at each level.
             if current is True or id(current) in seen:
                 continue
             seen.add(id(current))
@@ -279,7 +283,8 @@ class Shapes:
         return made
 
     def _groups(self, schema: dict[str, Any]) -> Iterator[_Group]:
-        # Some options of `oneOf`, `if` and `dependentSchemas` exclude others; the value's final check ensures that.
+        # The options of `oneOf`, `if` and `dependentSchemas` exclude one another. The groups don't say so, but the
+        # final check of the value ensures it.
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
                 yield self._make(schema, keyword, _Group([[option] for option in _get(schema, keyword, list)]))
@@ -292,8 +297,8 @@ class Shapes:
                 yield self._make(schema, f"dependent {name}", _Group([[absent], [below]]))
 
     def _resolve(self, reference: str) -> Schema:
-        # A pointer in a URI is percent-encoded (RFC 6901, section 6). The order of the replacements turns "~01" into
-        # "~1".
+        # A pointer in a URI is percent-encoded (RFC 6901, section 6). The replacements are made in this order, so that
+        # "~01" becomes "~1".
         fragment = unquote(reference.partition("#")[2])
         if fragment and not fragment.startswith("/"):
             return self._anchors[fragment]
@@ -314,7 +319,7 @@ class Shapes:
             return [part[keyword] for part in parts if keyword in part and isinstance(part[keyword], kinds or object)]
 
         def bounds(keyword: str, exclusive: str) -> list[Bound]:
-            # In draft-04 the exclusive keyword is a boolean that qualifies the other one.
+            # In draft-04 `exclusiveMinimum` and `exclusiveMaximum` are booleans that qualify `minimum` and `maximum`.
             pairs: list[tuple[Any, bool]] = [(part.get(keyword), part.get(exclusive) is True) for part in parts]
             pairs += [(part.get(exclusive), True) for part in parts]
             return [(Fraction(value), excluded) for value, excluded in pairs if _is_number(value)]
@@ -325,19 +330,19 @@ class Shapes:
         patterns = {source: self.pattern(source) for source in asked("pattern", str)}
         types = tuple(kind for kind in TYPES if all(_allows(each, kind) for each in asked("type")))
         if None in patterns.values():
-            # A pattern that is not supported here rules out strings, but no other values.
+            # A pattern that this module does not support rules out strings, but no other values.
             types = tuple(kind for kind in types if kind != "string")
         listed = _common([*([each] for each in asked("const")), *asked("enum", list)], types)
         if impossible:
-            reason: str | None = "a subschema of it is false: no value conforms"
+            reason: str | None = "a subschema is false, so no value conforms"
         elif not types:
-            reason = "it requires two types at once"
+            reason = "the schema requires two types at once"
         elif any(each in (True, {}) for each in asked("not")):
-            reason = "a subschema of it excludes every value"
+            reason = "a subschema excludes every value"
         else:
-            reason = "none of the values that it lists is allowed" if listed == [] else None
-        # A schema with `properties` but no `type` also allows a number. A tool that gets one fails in a way that says
-        # nothing about the protocol.
+            reason = "none of the listed values is allowed" if listed == [] else None
+        # A schema with `properties` but no `type` also allows, for example, a number. But a tool that gets a number
+        # fails in a way that says nothing about the protocol, so the keywords hint at the type.
         hinted = [kind for kind, hints in _HINTS.items() if any(hint in part for part in parts for hint in hints)]
         needs: dict[str, list[str]] = {}
         for name, needed in _pairs(asked("dependentRequired", dict)):
@@ -353,7 +358,8 @@ class Shapes:
             # Of two equal bounds, the exclusive one is stricter.
             low=max(bounds("minimum", "exclusiveMinimum"), default=None),
             high=min(bounds("maximum", "exclusiveMaximum"), key=lambda bound: (bound[0], not bound[1]), default=None),
-            # The author meant 0.01, not the double nearest to it.
+            # A step is read from its decimal form: an author who wrote 0.01 meant that, and not the double nearest to
+            # it.
             steps=[Fraction(str(step)) for step in asked("multipleOf")],
             length=counts("minLength", "maxLength"),
             formats=asked("format", str),
@@ -367,7 +373,7 @@ class Shapes:
             ],
             unique=True in asked("uniqueItems", bool),
             members=counts("minProperties", "maxProperties"),
-            # Some tools still write the boolean of draft-03, which is ignored.
+            # Some tools still write `required` as a boolean, as in draft-03; such a keyword is ignored.
             required=dict.fromkeys(itertools.chain(*asked("required", list))),
             named=dict.fromkeys(name for name, _ in _pairs(asked("properties", dict))),
             needs=needs,
@@ -388,7 +394,7 @@ class Shapes:
     # --- members and items -------------------------------------------------------------------------------------------
 
     def _member(self, shape: Shape, name: str) -> Key:
-        """Return the key of a member of an object."""
+        """Return the `Key` of the schemas that apply to the object member with a name."""
         return self.key(self._member_schemas(shape, name))
 
     def _member_schemas(self, shape: Shape, name: str) -> Iterator[Schema]:
@@ -400,12 +406,13 @@ class Shapes:
             yield from own
             if not own and "additionalProperties" in part:
                 yield part["additionalProperties"]
-            # A member that another subschema names has most likely been evaluated there; the final check decides.
+            # A member that another subschema names has most likely been evaluated by that subschema; the final check
+            # decides.
             elif not own and "unevaluatedProperties" in part and name not in shape.named:
                 yield part["unevaluatedProperties"]
 
     def names(self, shape: Shape) -> Key:
-        """Return the key for the names of members that the schema does not name."""
+        """Return the `Key` of the schemas that apply to the names of members that the schema does not name."""
         string: Schema = self._make(self, "string", {"type": "string"})
         return self.key([*(part["propertyNames"] for part in shape.parts if "propertyNames" in part), string])
 
@@ -415,7 +422,7 @@ class Shapes:
         return [pattern for source in sources if (pattern := self.pattern(source)) is not None]
 
     def item(self, shape: Shape, index: int) -> Key:
-        """Return the key of an item of an array."""
+        """Return the `Key` of the schemas that apply to the array item at an index."""
         return self.key(self._item_schemas(shape, index))
 
     def _item_schemas(self, shape: Shape, index: int) -> Iterator[Schema]:
@@ -437,7 +444,7 @@ class Shapes:
         size = self._sizes.get((key, depth))
         if size is None:
             self._spend()
-            # The smallest value contains no cycle: infinity stops a search that comes back to this place.
+            # The smallest value contains no cycle: the infinity stops a search that comes back to this key.
             self._sizes[key, depth] = math.inf
             size = self._sizes[key, depth] = self._find_size(key, depth)
         return size
@@ -460,13 +467,13 @@ class Shapes:
             size = self.size(option, depth)
             if size < best:
                 best, found = size, option
-            # There may be many options, each with options of its own, so one that is small enough will do.
+            # An option that is small enough will do, because there may be many options, each with options of its own.
             if best <= 2 or (best < math.inf and self._steps > MAX_STEPS // 10):
                 break
         return found
 
     def _size_of(self, shape: Shape, kind: str, depth: int) -> float:
-        """Estimate the number of leaves of the smallest value of one type, before any choice."""
+        """Estimate how many leaves the smallest value of one type has, ignoring the shape's groups of options."""
         match kind:
             case "object":
                 least = max(shape.members[0], len(shape.required))
@@ -478,7 +485,7 @@ class Shapes:
                 count = shape.least_items
                 if not self._fits((count, shape.items[1]), "array", "items", MAX_ITEMS):
                     return math.inf
-                # All items after the prefix and the contained ones are alike.
+                # All items after those of the prefix and of `contains` have the same schema.
                 last = min(count, shape.prefix + sum(least for _, least in shape.contains) + 1)
                 keys = (self.item(shape, index) for index in range(last))
                 rest = itertools.repeat(self.item(shape, max(count - 1, 0)), count - last)
@@ -500,7 +507,7 @@ class Shapes:
         if least > greatest:
             self._note(f"no {kind} has at least {least} {unit} and at most {greatest:g}")
         elif least > limit:
-            self._note(f"it requires {least} {unit}; at most {limit} are made")
+            self._note(f"the schema requires {least} {unit}, but at most {limit} can be generated")
         return least <= min(greatest, limit)
 
     def _total(self, size: float, count: int, keys: Iterable[Key], depth: int) -> float:
@@ -511,7 +518,7 @@ class Shapes:
             if size == math.inf:
                 return size
             if size > MAX_LEAVES:
-                return self._no(f"its smallest value has more than {MAX_LEAVES} leaves")
+                return self._no(f"the smallest value has more than {MAX_LEAVES} leaves")
         return size
 
     def _no(self, reason: str) -> float:
@@ -519,7 +526,7 @@ class Shapes:
         return math.inf
 
     def _note(self, reason: str) -> None:
-        # The user sees only the first reason, and a hostile schema has thousands.
+        # Only a few reasons are kept: the user sees only the first one, and a hostile schema has thousands.
         if len(self._reasons) < 10:
             self._reasons[reason] = None
 
@@ -562,7 +569,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _get(schema: dict[str, Any], keyword: str, kind: type[Any]) -> Any:
-    """Return the value of a keyword, or an empty one if it is absent, or of another type, as in some old drafts."""
+    """Return the value of a keyword, or an empty value if it is absent, or of another type, as in some old drafts."""
     value = schema.get(keyword)
     return value if isinstance(value, kind) else kind()
 
@@ -584,8 +591,8 @@ def _anchors(schema: Any) -> Iterator[tuple[str, Schema]]:
     while pending:
         current = pending.pop()
         if isinstance(current, dict):
-            # A dynamic anchor differs from a plain one only if an outer resource repeats its name. The final check
-            # decides there.
+            # A dynamic anchor differs from a plain one only if an outer resource repeats its name. In that case, the
+            # final check decides.
             for keyword in ("$anchor", "$dynamicAnchor"):
                 if isinstance(current.get(keyword), str):
                     yield current[keyword], current

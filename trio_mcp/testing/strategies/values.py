@@ -21,17 +21,18 @@ from trio_mcp.testing.strategies.shapes import CannotGenerate, Key, Shape, Shape
 __all__ = ["DeadEnd", "Path", "Values", "checked"]
 
 ATTEMPTS = 12
-"""Attempts to make a value, after which the simplest one is used. An arbitrary choice."""
+"""The number of attempts to make a value, after which the simplest value is used. An arbitrary choice."""
 PROBES = 60
-"""Attempts to find a value that conforms: the simplest choices, then random ones. An arbitrary choice."""
+"""The number of attempts to find a value that conforms: with the simplest choices, then with random ones. An arbitrary
+choice."""
 DEEPER = 3
-"""Levels that a value may have beyond the required ones."""
+"""How many levels a value may have beyond the required ones."""
 LONGER = 20
-"""Characters that a string may have beyond the required ones."""
+"""How many characters a string may have beyond the required ones."""
 WIDER = 4
-"""Items that an array may have beyond the required ones."""
+"""How many items an array may have beyond the required ones."""
 MAX_STRETCH = 5_000
-"""Repetitions that a pattern may have beyond the required ones. An arbitrary choice."""
+"""How many repetitions a pattern may have beyond the required ones. An arbitrary choice."""
 
 _ANY_NAME = "any name that a schema does not know"
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -51,7 +52,8 @@ def checked(schema: Any, *, formats: bool = True) -> tuple[Any, SchemaValidator]
         CannotGenerate: If the schema is unusable.
     """
     try:
-        # Keys consist of the ids of subschemas, so later changes to the caller's schema must not reach the copy.
+        # Keys consist of the ids of subschemas, so later changes to the caller's schema must not affect the schema that
+        # is used.
         schema = copy.deepcopy(schema)
         try:
             return schema, SchemaValidator(schema, formats=formats)
@@ -91,7 +93,7 @@ class Values:
         problems: list[str] = []
         found: list[Any] = []
         for attempt in range(PROBES):
-            # The simplest choices may contradict each other. Then the smallest of a few random values is used.
+            # The simplest choices may contradict each other. In that case, the smallest of a few random values is used.
             choices: Choices = Random(random.Random(attempt)) if attempt else Simplest()
             value, problem = self._attempt(choices, attempt % 10, attempt % 2 == 0, attempt > PROBES // 3)
             if problem is not None:
@@ -101,31 +103,31 @@ class Values:
             if not attempt or len(found) > 5:
                 break
         if not found:
-            raise CannotGenerate(f"found no value that conforms: {problems[0]}")
-        # Between values of equal length their text decides, so that every run finds the same one.
+            raise CannotGenerate(f"no value that conforms to the schema was found: {problems[0]}")
+        # Among values of equal length, the text decides, so that every run finds the same value.
         return min(found, key=lambda value: (len(json.dumps(value)), json.dumps(value)))
 
     def _attempt(self, choices: Choices, max_leaves: int, plain: bool, wild: bool = False) -> tuple[Any, str | None]:
-        """Make a value; return it, and the reason why it does not conform, or None."""
+        """Make a value; return it, and the reason why it does not conform to the schema, or None."""
         try:
             value = self.make(choices, max_leaves=max_leaves, plain=plain, wild=wild)
             return value, self._checker.problem(value)
         except (DeadEnd, SchemaError) as exc:
-            return None, str(exc) or "its requirements exclude each other"
+            return None, str(exc) or "the requirements of the schema exclude each other"
 
     def draw(self, choices: Choices) -> Any:
-        """Make a value that conforms."""
+        """Make a value that conforms to the schema."""
         for attempt in range(1, ATTEMPTS + 1):
-            # Defaults, examples and unknown members are the usual reasons why a value does not conform. Each attempt
-            # makes a smaller value, and those after the second leave these out.
+            # Each attempt makes a smaller value. Attempts after the second leave out defaults, examples and unknown
+            # members, which are the usual reasons why a value does not conform.
             value, problem = self._attempt(choices, self.max_leaves // attempt, attempt > 2)
             if problem is None:
                 return value
-        # Hypothesis gives up on a strategy that rejects many values.
+        # The simplest value is used, because Hypothesis gives up on a strategy that rejects many values.
         return copy.deepcopy(self.simplest)
 
     def make(self, choices: Choices, *, max_leaves: int, plain: bool, wild: bool = False, path: Path = ()) -> Any:
-        """Make a value that probably conforms.
+        """Make a value that probably conforms to the schema.
 
         Args:
             choices: The source of all choices.
@@ -137,7 +139,7 @@ class Values:
         Raises:
             DeadEnd: If the choices lead to no value.
         """
-        # The limit on steps applies to each value by itself: a long test draws any number of harmless ones.
+        # The steps are counted for each value by itself, because a long test draws any number of harmless values.
         self.shapes.rest()
         try:
             making = _Making(self.shapes, choices, max_leaves, plain, wild)
@@ -148,7 +150,7 @@ class Values:
 
 @attrs.define(eq=False)
 class _Making:
-    """Makes one value of a schema, for which it counts the leaves that are left."""
+    """Makes one value of a schema, and counts the leaves that the value may still have."""
 
     shapes: Shapes
     choices: Choices
@@ -163,8 +165,8 @@ class _Making:
         if shape.impossible is not None:
             raise DeadEnd
         if not path:
-            # Examples work, so they show whether a tool can succeed. If more than one value in eight were an example,
-            # few faults would be found.
+            # Examples usually work, so they show whether a tool can succeed. But if more than one value in eight were
+            # an example, few faults would be found.
             if shape.samples and not self.plain and not self._few and self._chance(8):
                 return copy.deepcopy(one_of(self.choices, shape.samples))
             if shape.listed is not None:
@@ -235,7 +237,8 @@ class _Making:
             # The least common multiple of the numerators is a whole multiple of every step.
             step = math.lcm(*(each.numerator for each in shape.steps))
             return self._between(math.ceil(Fraction(low, step)), math.floor(Fraction(high, step))) * step
-        # About half of the numbers are small: a tool may count to the number, or wait for that many seconds.
+        # About half of the numbers are kept small, because a tool may count to the number, or wait for that many
+        # seconds.
         is_small = low <= 0 and high >= 100 and self._chance(2)
         return self.choices.integer(0, 100) if is_small else self._between(low, high)
 
@@ -273,7 +276,7 @@ class _Making:
         low, high = shape.length
         source, pattern = next(iter(shape.patterns.items()))
         most = int(min(high, MAX_STRETCH))
-        # The usual stretch is tried first, then those that may reach the least length, then none at all.
+        # The usual stretch is tried first, then those that may reach the least length, and finally 0.
         for stretch in (0,) if self._few and not low else (min(8, most), low, min(low + 8, most), 0):
             try:
                 made = pattern.text(self.choices, stretch)
@@ -301,7 +304,8 @@ class _Making:
         items: list[Any] = []
         for index in range(count):
             below = self.shapes.item(shape, index)
-            # Earlier items may have used up the leaves, and an optional item must not make the value impossible.
+            # An optional item is left out if earlier items have used up the leaves, or if it would make the value
+            # impossible.
             if index >= least and (self._few or self.shapes.size(below, depth - 1) == math.inf):
                 break
             inner = path[1:] if path and path[0] == index else ()
@@ -362,10 +366,11 @@ class _Making:
         patterns = self.shapes.name_patterns(shape)
         if not patterns and not self._possible(shape, _ANY_NAME, depth):
             if least > 0:
-                raise DeadEnd("it forbids the members that it requires")
+                raise DeadEnd("the schema forbids members that it requires")
             return
         count = self.choices.integer(max(least, 0), most)
-        # Some names are taken or forbidden. Four attempts per name are enough, unless the schema allows hardly any.
+        # There are four attempts for each name, because some names are taken or forbidden. That is enough, unless the
+        # schema allows hardly any names.
         for attempt in range(count * 4):
             if count <= 0:
                 break

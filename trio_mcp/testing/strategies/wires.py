@@ -1,4 +1,4 @@
-"""Strategies of streams: messages in pieces, with blank lines, from several senders, or cut off."""
+"""Provides strategies of streams: messages in pieces, with blank lines, from several senders, or cut off."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BLANKS = (b"", b"", b"", b"\n", b"\r\n", b" \n", b"\t\r\n", b"\n\n\n")
 def chunks(data: bytes, *, most: int = 50) -> st.SearchStrategy[list[bytes]]:
     """Return a strategy that cuts bytes into pieces, as a network may deliver them.
 
-    Some of the lists are cut anywhere, even within a character. Others have pieces of equal size, from one piece with
-    all the bytes to single bytes, if those are no more than ``most``.
+    The cuts may be anywhere, even within a character; or all pieces but the last have the same size: any size from a
+    single byte to all the bytes, as long as there are no more than ``most`` pieces.
 
     Args:
         data: The bytes.
-        most: The greatest number of pieces.
+        most: The maximum number of pieces.
     """
     if len(data) < 2:
         return st.just([data] if data else [])

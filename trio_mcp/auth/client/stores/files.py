@@ -25,7 +25,7 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["FileTokens", "default_folder"]
 
 MAX_FILE: Final = 1024 * 1024
-"""The largest file that is accepted, in bytes. An arbitrary choice: a login takes about 10 KiB."""
+"""The maximum size of a file, in bytes. An arbitrary choice: a login takes about 10 KiB."""
 LEFT_BEHIND: Final = 60.0
 """The age, in seconds, from which a temporary file counts as left behind by a killed process.
 
@@ -34,14 +34,15 @@ An arbitrary choice: writing a file takes a few milliseconds.
 
 _NAME: Final = re.compile(r"[0-9a-f]{32}\.json")
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
-# Opening a named pipe in place of a file would block.
+# Without this flag, opening a named pipe in place of a file would block.
 _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 
 
 def default_folder() -> Path:
     """Return the default folder for logins (XDG Base Directory Specification)."""
     data = os.environ.get("XDG_DATA_HOME") or ""
-    # "All paths must be absolute. … consider the path invalid and ignore it."
+    # The specification says of a relative path: "All paths must be absolute. … consider the path invalid and ignore
+    # it."
     base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
     return base / "trio-mcp" / "logins"
 
@@ -78,7 +79,7 @@ class FileTokens:
         Raises:
             AuthorizationError: If the file can't be written.
         """
-        # The thread is not abandoned when cancelled: it could replace the file after a later call has done so.
+        # The thread is not abandoned on cancellation, because it could replace the file after a later call has done so.
         await trio.to_thread.run_sync(self._save, key, text)
 
     @contextlib.asynccontextmanager
@@ -90,7 +91,8 @@ class FileTokens:
         """
         path = self._path(key).with_suffix(".lock")
         async with contextlib.AsyncExitStack() as stack:
-            # This covers the locking alone: an `OSError` of the block has nothing to do with the store.
+            # Only errors of the locking are explained: an `OSError` from the caller's block has nothing to do with the
+            # store.
             with _explained(path, "locked"):
                 self._make_folder()
                 await stack.enter_async_context(file_locked(str(path)))
@@ -107,7 +109,8 @@ class FileTokens:
         return await trio.to_thread.run_sync(self._keys)
 
     def _path(self, key: str) -> Path:
-        # URLs have slashes, and may be too long for the name of a file; the key itself is in the file.
+        # The file is not named after the key, because URLs contain slashes and may be too long for a file name; the key
+        # itself is in the file.
         return self.folder / _name_of(key)
 
     def _load(self, key: str) -> str | None:
@@ -121,7 +124,7 @@ class FileTokens:
             names = [name for name in os.listdir(self.folder) if _NAME.fullmatch(name)]
         keys = []
         for name in names:
-            # One bad file must not keep the others from being listed, or signed out of.
+            # One bad file must not keep the other logins from being listed, or from being signed out.
             try:
                 found = _read(self.folder / name)
             except AuthorizationError as exc:
@@ -147,7 +150,7 @@ class FileTokens:
     def _has_folder(self) -> bool:
         """Return whether the folder exists; raise an error if it is not the user's own."""
         try:
-            # `stat` would follow a link, which may lead to a folder that others can read.
+            # `stat` is not used, because it would follow a link, which may lead to a folder that others can read.
             found = os.lstat(self.folder)
         except FileNotFoundError:
             return False
@@ -160,7 +163,8 @@ class FileTokens:
         if not self._has_folder():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            # The folder is checked once more: `exist_ok` accepts whatever has been made there meanwhile.
+            # The folder is checked once more: `exist_ok` accepts any folder that another process has made in the
+            # meantime.
             self._has_folder()
 
     def _remove_leftovers(self, path: Path) -> None:
@@ -178,9 +182,9 @@ def _name_of(key: str) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file atomically: a reader finds the whole new file or the old one, even if this is interrupted."""
+    """Replace a file atomically: a reader finds the whole new file or the old one, even after an interruption."""
     # The temporary file is in the same folder, since the replacement is atomic only within a file system.
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # with mode 0600
     try:
         with open(descriptor, "wb") as out:
             out.write(content)
@@ -193,7 +197,8 @@ def _write(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    # From here on the caller relies on the new file: the refresh token in the old one is used up.
+    # The new name has to reach the disk, too: from here on the caller relies on the new file, because the refresh token
+    # in the old one is used up.
     sync_folder(path.parent)
 
 
@@ -205,19 +210,20 @@ def _read(path: Path) -> tuple[str, str] | None:
         except FileNotFoundError:
             return None
         try:
-            # The open file is checked: the path may lead to another file by now.
+            # The open file is checked, and not the path, which may lead to another file by now.
             _check(path, os.fstat(descriptor), stat.S_ISREG, "file", 0o600)
             with open(descriptor, "rb", closefd=False) as file:
-                # Content beyond the limit is cut off, can't be parsed, and so counts as damaged.
+                # A file beyond the limit is cut off. The rest can't be parsed, so the file counts as damaged.
                 content = file.read(MAX_FILE + 1)
         finally:
-            # `open` would leave the descriptor of a folder open.
+            # `open` would not close the descriptor if the path led to a folder.
             os.close(descriptor)
     try:
         found = json.loads(content)
         key, text = found["key"], found["text"]
         whole = found["trio_mcp"] == 1 and isinstance(key, str) and isinstance(text, str)
-        # A copy of this file under another name would be the login of another server.
+        # The name is checked, because a copy of this file under another name would count as the login at another
+        # server.
         whole = whole and path.name == _name_of(key)
         # JSON can contain a lone surrogate, which can be neither hashed nor printed.
         text.encode()
@@ -239,7 +245,9 @@ def _check(path: Path, found: os.stat_result, is_kind: Callable[[int], bool], ki
     if FILES_HAVE_OWNERS and found.st_mode & 0o077:
         now = stat.S_IMODE(found.st_mode)
         raise _refused(
-            path, f"is open to other users (mode {now:04o})", f"if no one has used it, chmod {mode:o} {path}"
+            path,
+            f"is open to other users (mode {now:04o})",
+            f"if no other user has read or changed it, run chmod {mode:o} {path}",
         )
 
 
@@ -249,7 +257,7 @@ def _explained(path: Path, done: str) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        # O_NOFOLLOW turns a link into this error.
+        # With O_NOFOLLOW, opening a symbolic link raises this error.
         if exc.errno == errno.ELOOP:
             raise _refused(path, "is a symbolic link", "remove it") from None
         raise _refused(path, f"can't be {done}: {exc.strerror or exc}") from None

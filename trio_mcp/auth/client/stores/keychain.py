@@ -30,7 +30,7 @@ class KeyringTokens:
     """
 
     def __init__(self, service: str = "trio-mcp") -> None:
-        # This import is not at the top: keyring is an extra.
+        # keyring is not imported at the top, because it is an optional dependency.
         try:
             import keyring
         except ImportError:
@@ -49,8 +49,8 @@ class KeyringTokens:
         Raises:
             AuthorizationError: If there is no keychain, or it is locked, or the item is damaged.
         """
-        # The thread is abandoned when cancelled: a keychain may ask the person for a password first, which may take
-        # long.
+        # The thread is abandoned on cancellation, because a keychain may first ask the person for a password, which may
+        # take a long time.
         return await trio.to_thread.run_sync(self._explained, lambda: self._load(key), abandon_on_cancel=True)
 
     async def save(self, key: str, text: str | None) -> None:
@@ -59,7 +59,8 @@ class KeyringTokens:
         Raises:
             AuthorizationError: If there is no keychain, or it is locked.
         """
-        # Unlike in `load`, the thread is not abandoned: it could store this text after a later call has stored another.
+        # Unlike in `load`, the thread is not abandoned, because it could store this text after a later call has stored
+        # another one.
         await trio.to_thread.run_sync(self._explained, lambda: self._save(key, text))
 
     def lock(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
@@ -73,16 +74,16 @@ class KeyringTokens:
                 return None
             if not isinstance(found, str):
                 raise ValueError
-            found.encode()  # fails for a lone surrogate
+            found.encode()  # raises a ValueError for a lone surrogate
         except ValueError:
-            problem = f"the item {self._service!r} of {without_query(key)} in the keychain is damaged"
-            raise AuthorizationError("store", problem, advice="remove it there, and sign in again") from None
+            problem = f"the keychain's item {self._service!r} for {without_query(key)} is damaged"
+            raise AuthorizationError("store", problem, advice="delete this item, and sign in again") from None
         return found
 
     def _save(self, key: str, text: str | None) -> None:
         if text is not None:
             self._keyring.set_password(self._service, key, text)
-        # Backends raise an error when there is nothing to delete.
+        # The item is looked up first, because backends raise an error if there is nothing to delete.
         elif self._keyring.get_password(self._service, key) is not None:
             self._keyring.delete_password(self._service, key)
 
@@ -92,6 +93,6 @@ class KeyringTokens:
         except AuthorizationError:
             raise
         except self._keyring.errors.NoKeyringError:
-            raise AuthorizationError("store", "there is no keychain here", advice="use FileTokens() instead") from None
+            raise AuthorizationError("store", "no keychain is available", advice="use FileTokens() instead") from None
         except Exception as exc:  # a backend raises errors of its own, and their text could quote the secret
             raise AuthorizationError("store", f"the keychain failed: {type(exc).__name__}", advice=INSTEAD) from None

@@ -13,8 +13,8 @@ from trio_mcp._platform import try_to_lock, unlock
 
 __all__ = ["file_locked", "taken"]
 
-# A lock is polled rather than waited for, since a wait for it in a thread could not be cancelled. It is contended once
-# per refresh, and then for about as long as an HTTP exchange. Both pauses are in seconds.
+# A lock is polled, because a thread that waits for it could not be cancelled. Polling is cheap: processes compete for a
+# lock only once per refresh, for about as long as an HTTP exchange takes. Both pauses are in seconds.
 SHORTEST: Final = 0.005
 LONGEST: Final = 0.1
 
@@ -38,8 +38,8 @@ async def file_locked(path: str) -> AsyncIterator[None]:
     Raises:
         OSError: If the file can't be opened, or locked.
     """
-    # The lock belongs to this opening of the file, so that tasks of one process exclude each other, too.
-    # No link is followed: it could lead to a file somewhere else, which would be created or locked.
+    # The lock belongs to the file as it is opened here, so that tasks in one process exclude each other, too. Symbolic
+    # links are not followed: a link could lead to a file somewhere else, which would then be created or locked.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         await taken(lambda: try_to_lock(descriptor))

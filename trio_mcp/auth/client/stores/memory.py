@@ -22,13 +22,13 @@ class TokenStore(Protocol):
     One object may serve any number of clients, threads and runs of Trio.
     """
 
-    # The methods are abstract although this is a protocol: a subclass that lacks one fails when it is made.
+    # The methods are abstract although this is a protocol, so that a subclass that lacks one can't be instantiated.
     @abc.abstractmethod
     async def load(self, key: str) -> str | None:
         """Return the text that is stored under a key, or None.
 
         Raises:
-            AuthorizationError: If the store can't be read, or contains something that it did not write.
+            AuthorizationError: If the store can't be read, or contains something that the store did not write.
         """
 
     @abc.abstractmethod
@@ -52,7 +52,7 @@ class MemoryTokens:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
-        # These are thread locks, since runs of Trio in several threads may share the store.
+        # The locks are thread locks, since runs of Trio in several threads may share the store.
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     async def load(self, key: str) -> str | None:

@@ -1,1 +1,1 @@
-"""The moves that plans are made of: what the kit does to provoke a server."""
+"""The moves that plans are made of: the sequences of steps with which the kit tests a server."""

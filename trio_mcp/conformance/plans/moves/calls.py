@@ -54,8 +54,8 @@ def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
     several = st.lists(call_tool.make(facts), min_size=1, max_size=6)
     return several.map(
         lambda found: (
-            # This needs another connection, which -1 refers to below: the legacy era declares capabilities once, in the
-            # handshake, and the main connection declares all of them.
+            # The calls need another connection, to which the number -1 refers: the legacy era declares capabilities
+            # once, in the handshake, and the main connection declares all of them.
             Open(capabilities={}),
             *[attrs.evolve(step, connection=-1) for plan in found for step in plan if isinstance(step, Ask)],
             AwaitResponses(),
@@ -92,7 +92,7 @@ def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
 def _templates(facts: Facts) -> list[UriTemplate]:
     found = []
     for text in facts.templates:
-        with contextlib.suppress(TypeError, ValueError):  # a template of a level that this library does not expand
+        with contextlib.suppress(TypeError, ValueError):  # The library does not support every level of URI template.
             found.append(UriTemplate(text))
     return found
 

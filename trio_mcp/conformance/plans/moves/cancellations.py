@@ -24,12 +24,12 @@ def cancel_open(facts: Facts) -> st.SearchStrategy[Plan]:
     def cancel(call: Ask, pause: float, reason: str | None, twice: bool) -> Plan:
         cancels = (Cancel(-1, reason),) * (2 if twice else 1)
         waits = (Pause(pause),) if pause else ()
-        # The pause and the second request leave time for late messages: a response that should not be sent may come
-        # only after the one to the first request.
+        # The last pause and the last request leave time for late messages: a response to the cancelled call, which
+        # should not be sent, may come only after the response to the request that follows the cancellation.
         return (call, *waits, *cancels, alive(facts), AwaitResponses(), Pause(0.1), alive(facts))
 
     # The cancellation is sent at once, so that it may overtake the start of the tool, or a little later, when the tool
-    # runs or has just ended.
+    # is running or has just ended.
     pauses = st.sampled_from([0.0, 0.0, 0.02, 0.1])
     return st.builds(cancel, st.one_of(calls(facts), calls(facts, token=True)), pauses, _REASONS, st.booleans())
 

@@ -30,7 +30,7 @@ MOVES: Final = {move.name: move for module in MODULES for move in vars(module).v
 
 
 def moves_for(rules: Iterable[Rule]) -> list[Move]:
-    """Return the moves that give rules something to judge; all moves if a rule names none, since any of them might."""
+    """Return the moves that give rules something to judge: those that the rules name, or all if a rule names none."""
     rules = list(rules)
     if not all(rule.moves for rule in rules):
         return list(MOVES.values())
@@ -44,6 +44,6 @@ def lacking(rule: Rule, facts: Sequence[Facts]) -> str:
     if not facts:
         return "the target was not checked in a revision that has the rule"
     if rule.transports and not any(each.transport in rule.transports for each in facts):
-        return f"it concerns another transport ({', '.join(rule.transports)})"
+        return f"the rule applies only to the transport {' or '.join(rule.transports)}"
     reasons = [MOVES[name].lacks(each) for name in rule.moves if name in MOVES for each in facts]
     return reasons[0] if reasons and all(reasons) else ""

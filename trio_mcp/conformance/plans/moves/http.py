@@ -1,4 +1,4 @@
-"""Moves that provoke the transport: odd headers and sessions, broken streams, and requests that no revision defines."""
+"""Moves that test the transport with odd headers, odd sessions, broken streams, and requests no revision defines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 Plans = st.SearchStrategy[Plan]
 
-# Streamable HTTP came with 2025-03-26, its header for the version with 2025-06-18.
+# Streamable HTTP was introduced in revision 2025-03-26, and its header for the protocol version in 2025-06-18.
 SESSIONS: Final = LEGACY_REVISIONS[1:]
 VERSION_HEADER: Final = LEGACY_REVISIONS[2:]
 
@@ -52,7 +52,7 @@ def _named(facts: Facts) -> st.SearchStrategy[tuple[Ask, str]]:
 
 
 def _with(ask: Ask, **headers: str | None) -> Plan:
-    """Return a plan that sends a request with other headers; their names have underscores for hyphens."""
+    """Return a plan that sends a request with changed headers; in the keyword names, underscores stand for hyphens."""
     return (_changed(ask, {name.replace("_", "-"): value for name, value in headers.items()}),)
 
 
@@ -75,7 +75,7 @@ def foreign_origin(facts: Facts) -> Plans:
 
 @move(needs=HTTP, weight=1)
 def odd_http(facts: Facts) -> Plans:
-    """Make an HTTP request that no revision defines, and check that the server is still there."""
+    """Make an HTTP request that no revision defines, and check that the server still responds."""
     methods = st.sampled_from(["PUT", "PATCH", "OPTIONS", "HEAD", "BREW"])
     fields = st.sampled_from(
         [
@@ -86,7 +86,7 @@ def odd_http(facts: Facts) -> Plans:
             {"Content-Encoding": "gzip"},
         ]
     )
-    # An empty object is not a request in any era, so nothing happens if a server accepts one of these.
+    # An empty object is not a request in any era, so nothing happens if a server accepts one of these POSTs.
     posts = st.builds(lambda headers: Http("POST", headers, b"{}", hold=HOLD), fields)
     others = st.builds(lambda method, headers: Http(method, headers, hold=HOLD), methods, fields)
     return st.one_of(posts, others).map(lambda step: (step, alive(facts)))
@@ -106,7 +106,7 @@ def chopped(facts: Facts) -> Plans:
             if place in places or place == len(pieces) - 1:
                 texts.append(current)
                 current = b""
-        # The method is cut, so the header that repeats it has to be given.
+        # The name of the method is split between two pieces, so the header that repeats it has to be given explicitly.
         headers = {METHOD: method.decode()} if facts.modern else {}
         return (Write(tuple(texts), framed=False, headers=headers),)
 
@@ -189,11 +189,12 @@ def unknown_version_header(facts: Facts) -> Plans:
 def mismatched_header(facts: Facts) -> Plans:
     """Send a request with a header that contradicts the body."""
     methods = st.sampled_from(["tools/list", "server/Discover", "ping", "x"])
-    # Only revisions that exist are used: a header with another version may be refused with another code.
+    # Only revisions that exist are used: a header with any other version may be refused with another error code.
     versions = st.sampled_from(LEGACY_REVISIONS)
     names = st.one_of(
         st.just(lambda name: name + "x"),
-        # The value is encoded correctly, but is another name: a server that compares only unencoded headers misses it.
+        # The value is encoded correctly, but it is a different name: a server that compares only unencoded headers
+        # misses the difference.
         st.just(lambda name: _encoded(name + "é")),
         st.just(lambda name: name.upper() + "-"),
     )
@@ -252,9 +253,13 @@ def legacy_traffic(facts: Facts) -> Plans:
 
 
 def _parametrized(facts: Facts, *types: str) -> st.SearchStrategy[tuple[Ask, ParameterHeader, Any]]:
-    """Return a strategy for tool calls with an argument, of one of these types, that a header must repeat.
+    """Return a strategy for calls of tools that have an argument which a header must repeat.
 
     Each call comes with that header and the value of the argument.
+
+    Args:
+        facts: The facts about the target.
+        types: The JSON types that the argument may have; any, if none are given.
     """
 
     def found(ask: Ask, parameter: ParameterHeader) -> tuple[Ask, ParameterHeader, Any]:

@@ -43,8 +43,8 @@ def next_page(facts: Facts) -> st.SearchStrategy[Plan]:
 
 
 _CURSORS = st.one_of(
-    # Cursors are opaque, so any text might be a valid one. Only those with this prefix are judged; the others may
-    # reveal a server that crashes on them.
+    # Cursors are opaque, so any text might be a valid one. Only cursors that begin with `NO_CURSOR` are judged; the
+    # others may reveal a server that crashes on them.
     st.text("abcdefghijklmnopqrstuvwxyz0123456789", max_size=6).map(NO_CURSOR.__add__),
     st.sampled_from(["", "\x00", "../..", "🙂"]),
 )
@@ -62,8 +62,8 @@ def list_everywhere(facts: Facts) -> st.SearchStrategy[Plan]:
     """Request the same list on two connections in turn."""
 
     def read(method: str) -> Plan:
-        # The first connection has another turn at the end: a list that changes with time differs there as well, and is
-        # not blamed.
+        # The first connection requests the list once more at the end: a list that changes over time then differs on
+        # that connection, too, and the server is not blamed.
         asks = [step for turn in (0, -1, 0) for step in (Ask(method, connection=turn), AwaitResponses())]
         return (Open(), *asks)
 

@@ -73,7 +73,8 @@ def malformed_message(facts: Facts) -> st.SearchStrategy[Plan]:
     # Arrays are left out, since they may be batches.
     values = json_values().filter(lambda value: not isinstance(value, list))
     others = values.map(lambda value: json.dumps(value, separators=(",", ":")).encode())
-    # The known messages are drawn twice as often: random values are seldom even objects, and are refused at once.
+    # The known messages are drawn twice as often, because random values are seldom even objects, and servers refuse
+    # them at once.
     return st.builds(lambda text: (Write((text,), fault="no message"), alive(facts)), st.one_of(known, known, others))
 
 
@@ -84,7 +85,7 @@ UNUSUAL: Final = ("escaped", "large", "nested", "spaces")
 @move(weight=1)
 def unusual_request(facts: Facts) -> st.SearchStrategy[Plan]:
     """Send requests that are valid, but nested deeply, large, or written in an unusual way."""
-    # The id is filled in when the step runs, as an id that is drawn now could collide with one of another plan.
+    # The id is filled in when the step runs, because an id that was drawn now could collide with an id in another plan.
     texts = hostile_messages(facts.revision, ids=st.just("$id"), faults=UNUSUAL)
     return texts.map(lambda found: (Write((found.text,), fault=found.fault), alive(facts)))
 

@@ -66,7 +66,7 @@ def stray_response(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(weight=1)
 def duplicate_id(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Use the same id for two requests at a time, which no client may do."""
+    """Use the same id for two requests that are open at the same time, which no client may do."""
     text = text_of(facts, {"jsonrpc": "2.0", "id": "$id", "method": alive(facts).method})
     return st.just((Write((text, text), fault="an id that is used twice"), alive(facts)))
 
@@ -75,7 +75,8 @@ def duplicate_id(facts: Facts) -> st.SearchStrategy[Plan]:
 def batch(facts: Facts) -> st.SearchStrategy[Plan]:
     """Send one or more messages as a batch."""
     ping: dict[str, Any] = {"jsonrpc": "2.0", "id": "$id", "method": "ping"}
-    # There is one plan for each kind that is declared, so that a failing example names the list that is at fault.
+    # There is a batch for each kind of list that the server declares, so that a failing example shows which list is at
+    # fault.
     lists = [
         {"jsonrpc": "2.0", "id": "$id2", "method": f"{kind}/list"} for kind in facts.capabilities if kind in _KINDS
     ]

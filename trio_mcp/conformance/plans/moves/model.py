@@ -1,4 +1,4 @@
-"""Moves: the named provocations that plans are made of."""
+"""Defines moves: the named sequences of steps that plans are made of."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Make: TypeAlias = Callable[[Facts], SearchStrategy[Plan]]
 
 @attrs.frozen
 class Move:
-    """A named provocation of a server; plans are made of these.
+    """A named sequence of a few steps that test a server; plans are made of moves.
 
     Attributes:
         name: The name by which rules refer to the move.
-        make: Returns a strategy for the move's few steps, which keep their order when moves are interleaved.
+        make: Returns a strategy for the move's steps, which keep their order when moves are interleaved.
         revisions: The revisions in which the move makes sense.
         needs: The features that the target must have; see `Facts.lacks`.
-        weight: How often the move is made, compared with others.
+        weight: How often the move is made, compared with other moves.
         alone: Whether nothing else may happen at the same time, because the move ends the connection or makes it
             unusable.
     """
@@ -43,12 +43,12 @@ class Move:
     def lacks(self, facts: Facts) -> str:
         """Return why this move can't be made on a target; an empty string if it can."""
         if facts.revision not in self.revisions:
-            return f"revision {facts.revision} does not have it"
+            return f"revision {facts.revision} does not have what this rule needs"
         return next(filter(None, map(facts.lacks, self.needs)), "")
 
 
 def one_of(values: Sequence[T]) -> SearchStrategy[T]:
-    """Return a strategy that draws one of these values; without any, it is empty, and its move will be dropped."""
+    """Return a strategy that draws one of these values; without values, it is empty, and the move is dropped."""
     return sampled_from(values) if values else nothing()
 
 

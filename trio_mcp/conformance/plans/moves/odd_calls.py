@@ -63,7 +63,7 @@ def call_near_valid(facts: Facts) -> st.SearchStrategy[Plan]:
     for name in facts.callable_tools:
         with contextlib.suppress(CannotGenerate):
             values = near_valid(facts.tools[name].get("inputSchema")).map(lambda near: near.value)
-            # Values of other types are not arguments at all; `malformed-params` tries them.
+            # Only an object can hold arguments; `malformed-params` tries values of other types.
             choices.append(st.builds(_call, st.just(name), values.filter(lambda value: isinstance(value, dict))))
     return st.one_of(choices).map(lambda params: (Ask("tools/call", params),))
 
@@ -105,7 +105,7 @@ def call_with_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(revisions=MODERN_REVISIONS, needs=["callable_tools"], weight=3)
 def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call a tool, and answer its requests for input: correctly, wrongly, not at all, or with a changed state."""
-    # Most are valid, because only a valid answer leads to the next round, if there is one.
+    # Most answers are valid, because only a valid answer leads to the next round, if there is one.
     hows = st.lists(st.sampled_from(["valid", "valid", "wrong", "none", "state"]), min_size=1, max_size=3)
 
     def answer(call: Ask, found: list[Any]) -> Plan:
@@ -131,8 +131,8 @@ def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(needs=["capability:resources"], weight=1)
 def read_odd_uri(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read strings that are not URIs, and URIs that lead out of a folder."""
-    # The paths are plain and percent-encoded: a check before the decoding misses the encoded one. Reading this file
-    # does no harm.
+    # One path is plain and one is percent-encoded: a server that checks the path before decoding it misses the encoded
+    # one. `/etc/passwd` holds no secrets, so reading it does no harm.
     climbing = ["file:///../../../../../../etc/passwd", "file:///%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd"]
     for uri in facts.resources:
         if uri.startswith("file:///"):
@@ -240,7 +240,7 @@ def _modern_methods(facts: Facts) -> list[str]:
 @move(needs=["callable_tools"], weight=1)
 def call_in_other_case(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call a tool by its name with the letters in a different case."""
-    # Only names of tools that may be called are used: a server that ignores case runs the tool.
+    # Only the names of tools that may be called are used, because a server that ignores case runs the tool.
     names = {name: [name.upper(), name.lower(), name.title()] for name in facts.callable_tools}
     others = sorted({other for found in names.values() for other in found if other not in facts.tools})
     return one_of(others).map(lambda name: (Ask("tools/call", {"name": name, "arguments": {}}),))

@@ -25,7 +25,7 @@ def _listens(facts: Facts, connection: int = 0) -> st.SearchStrategy[Ask]:
     uris = [*sorted(facts.resources)[:20], f"{NOWHERE}://x"]
     choices: dict[str, st.SearchStrategy[Any]] = {flag: st.booleans() for flag in _FLAGS}
     choices["resourceSubscriptions"] = st.lists(st.sampled_from(uris), max_size=3, unique=True)
-    # Each key is optional: false and absent mean the same, and servers confuse them.
+    # Each key is optional: false and absent mean the same, but servers sometimes treat them differently.
     filters = st.fixed_dictionaries({}, optional=choices)
     return filters.map(lambda found: Ask("subscriptions/listen", {"notifications": found}, connection=connection))
 
@@ -36,7 +36,8 @@ def _something(facts: Facts) -> st.SearchStrategy[Ask]:
         return st.just(alive(facts))
     schemas = {name: json.dumps(facts.tools[name].get("inputSchema")) for name in facts.callable_tools}
     touching = tuple(name for name, text in schemas.items() if any(uri in text for uri in facts.resources))
-    # Half of the calls are of such tools: nothing declares which tool changes anything, and most tools don't.
+    # Half of the calls are calls of tools that mention a resource: tools don't declare whether they change a resource,
+    # and most change none.
     return st.one_of(calls(facts), calls(attrs.evolve(facts, callable_tools=touching))) if touching else calls(facts)
 
 
@@ -74,7 +75,7 @@ def subscribe(facts: Facts) -> st.SearchStrategy[Plan]:
     """Subscribe to a resource, do something, and perhaps unsubscribe."""
 
     def watched(uri: str, done: list[Ask], stop: bool) -> Plan:
-        # A tool that is given a resource may change it.
+        # A tool that is given the URI of a resource may change the resource, so the plan subscribes to it.
         given = [value for call in done for value in ((call.params or {}).get("arguments") or {}).values()]
         params = {"uri": next((value for value in given if isinstance(value, str) and value in facts.resources), uri)}
         plan: list[Step] = [Ask("resources/subscribe", params), AwaitResponses(), *done, AwaitResponses()]

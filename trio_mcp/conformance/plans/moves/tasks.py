@@ -32,7 +32,7 @@ def _calls(facts: Facts, support: Collection[str], **more: Any) -> st.SearchStra
 
 
 def _support(facts: Facts, name: str) -> str:
-    # Absent means forbidden (2025-11-25 basic/utilities/tasks).
+    # A tool without this field forbids tasks (2025-11-25 basic/utilities/tasks).
     return str(object_of(facts.tools[name].get("execution")).get("taskSupport", "forbidden"))
 
 
@@ -66,7 +66,8 @@ def task_cancelled(facts: Facts) -> st.SearchStrategy[Plan]:
     get, result, cancel = (OnTask(f"tasks/{name}", -1) for name in ("get", "result", "cancel"))
 
     def run(call: Ask, before: float, after: float, more: list[Step]) -> Plan:
-        # Most are cancelled at once: a quick tool would have ended, and then the task can't be cancelled any more.
+        # Most tasks are cancelled at once: after a pause, a quick tool would have ended, and its task could not be
+        # cancelled any more.
         waits = (Pause(before),) if before > 0.1 else ()
         return (
             call,

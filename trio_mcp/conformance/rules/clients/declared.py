@@ -70,8 +70,8 @@ def replies(*methods: str, withdrawn: bool = False) -> Occasions[QuestionReply]:
                 for key, question in object_of((before.result or {}).get("inputRequests")).items():
                     method, result = str(object_of(question).get("method")), given.get(key)
                     if method in methods and isinstance(result, dict):
-                        # The server could only go by the capabilities in the request that it responded to, so those in
-                        # the retry don't count.
+                        # The capabilities are those of the request to which the server responded with the question.
+                        # Those in the retry came too late for the server to go by them.
                         declared = object_of(before.meta.get(meta.CLIENT_CAPABILITIES))
                         params = object_of(question.get("params"))
                         yield retry.event, QuestionReply(retry.event, method, params, declared, result)
@@ -83,9 +83,9 @@ def replies(*methods: str, withdrawn: bool = False) -> Occasions[QuestionReply]:
 @each(replies(*NEEDED))
 def client_capabilities_declared(_: Event, reply: QuestionReply) -> Opinion:
     """Require that a client that replies with a result has declared the capability."""
-    # An error shows nothing: a client that supports a feature may refuse as well as one that doesn't.
+    # An error shows nothing, because a client that supports the feature may refuse as well as one that doesn't.
     kept = reply.result is None or reply.declares(NEEDED[reply.method])
-    return None if kept else f"it answers {reply.method}, which it does not declare"
+    return None if kept else f"the client answered {reply.method} without declaring the capability"
 
 
 @stated_rule()
@@ -94,20 +94,20 @@ def sampling_tools_refused(_: Event, reply: QuestionReply) -> Opinion:
     """Require an error for sampling with tools, or with a choice of tools, from a client that has not declared it."""
     if not {"tools", "toolChoice"} & set(reply.params) or reply.declares("sampling", "tools"):
         return UNDECIDED
-    # The clients of all official SDKs give a result. How one could refuse in 2026-07-28 is open to interpretation: in a
-    # retry, the answer to a question can't be an error.
-    return None if reply.result is None else "it takes tools for sampling, which it does not declare"
+    # The clients of all official SDKs give a result, and so break this rule. How a client could refuse in 2026-07-28 is
+    # open to interpretation, because an answer in a retry can't be an error.
+    return None if reply.result is None else "the client accepted tools for sampling without declaring that capability"
 
 
 @stated_rule()
 @each(replies("elicitation/create"))
 def elicitation_mode_refused(_: Event, reply: QuestionReply) -> Opinion:
     """Require the error -32602 for an elicitation in a mode that the client has not declared."""
-    # Without the capability the method itself is unknown, and -32601 is right.
+    # Without the capability the client need not know the method at all, and -32601 is right.
     if not reply.declares("elicitation") or _has_mode(reply):
         return UNDECIDED
     kept = reply.result is None and reply.code == INVALID_PARAMS
-    return None if kept else f"the mode {reply.params.get('mode', 'form')!r} is not refused with -32602"
+    return None if kept else f"the client did not refuse the mode {reply.params.get('mode', 'form')!r} with -32602"
 
 
 @stated_rule(
@@ -118,13 +118,14 @@ def elicitation_mode_supported(_: Event, reply: QuestionReply) -> Opinion:
     """Check that a client does not refuse an elicitation in a mode that it has declared."""
     if not reply.declares("elicitation") or not _has_mode(reply):
         return UNDECIDED
-    # A person may decline, and a client may fail for reasons of its own; these two codes say that it can't ask at all.
+    # A person may decline, and a client may fail for reasons of its own. Only these two codes say that the client can't
+    # ask in this mode at all.
     kept = reply.code not in (INVALID_PARAMS, METHOD_NOT_FOUND)
-    return None if kept else f"it refuses the mode {reply.params.get('mode', 'form')!r}"
+    return None if kept else f"the client refused the mode {reply.params.get('mode', 'form')!r}, which it had declared"
 
 
 def _has_mode(reply: QuestionReply) -> bool:
-    # A capability without modes covers forms.
+    # A capability that names no modes covers forms only.
     named = any(reply.declares("elicitation", mode) for mode in ("form", "url"))
     mode = reply.params.get("mode", "form")
     return reply.declares("elicitation", str(mode)) if named else mode == "form"
@@ -137,7 +138,8 @@ def _has_mode(reply: QuestionReply) -> bool:
 def tool_choice_respected(_: Event, reply: QuestionReply) -> Opinion:
     """Check that the result of sampling uses a tool if ``toolChoice`` requires one, and none if it forbids them."""
     mode = object_of(reply.params.get("toolChoice")).get("mode")
-    # "auto" leaves the choice to the model, and a client without `sampling.tools` may ignore `toolChoice`.
+    # Other results are not judged: "auto" leaves the choice to the model, and a client without `sampling.tools` may
+    # ignore `toolChoice`.
     if reply.result is None or mode not in ("required", "none") or not reply.declares("sampling", "tools"):
         return UNDECIDED
     uses = bool(content_of(reply.result, "tool_use"))
@@ -148,23 +150,26 @@ def tool_choice_respected(_: Event, reply: QuestionReply) -> Opinion:
 @stated_rule()
 @each(replies("sampling/createMessage"))
 def max_tokens_respected(_: Event, reply: QuestionReply) -> Opinion:
-    """Check that no sampled text is longer than ``maxTokens`` tokens of any model could be."""
+    """Check that no sampled text is too long to fit in ``maxTokens`` tokens, whatever the model's tokenizer."""
     limit, text = reply.params.get("maxTokens"), object_of((reply.result or {}).get("content")).get("text")
     if not isinstance(limit, int) or not isinstance(text, str):
         return UNDECIDED
-    return f"{len(text)} characters are more than {limit} tokens" if len(text) > limit * LONGEST_TOKEN else None
+    return (
+        f"a text of {len(text)} characters is longer than {limit} tokens" if len(text) > limit * LONGEST_TOKEN else None
+    )
 
 
 @stated_rule()
 def roots_change_announced(history: History) -> Iterator[Verdict]:
-    """Check that a list of roots that differs from the one before was announced by a notification."""
+    """Check that a list of roots that differs from the previous one was announced by a notification."""
     for connection in legacy(history):
         if object_of(connection.client_capabilities.get("roots")).get("listChanged") is not True:
             continue
         notices = [connection.position(each) for each in connection.notifications("client", CHANGED)]
         listed = [asked for asked in connection.questions if asked.method == "roots/list" and asked.result]
         for before, later in itertools.pairwise(listed):
-            # Any notice after the earlier question counts: it may have been on its way when the later one was answered.
+            # Any notification after the earlier question counts, as it may have been on its way when the client
+            # answered the later question.
             begin = connection.position(before.event)
             told = any(place > begin for place in notices)
             same = (before.result or {}).get("roots") == (later.result or {}).get("roots")
@@ -189,13 +194,17 @@ def client_progress_known(history: History) -> Iterator[Verdict]:
             asked = [one for one in connection.questions if is_same_id(one.meta.get(meta.PROGRESS_TOKEN), token)]
             if not asked or not is_request_id(token):
                 yield broken(event, f"no request has the token {token!r}")
-            # Over HTTP messages may overtake each other.
+            # Over HTTP messages may overtake each other, so their order proves nothing.
             elif not is_ordered(connection):
                 yield held(event)
             # A token is free again once its request has its response, so the newest request with the token is meant.
             elif asked[-1].answers and connection.position(asked[-1].answers[0]) < connection.position(event):
-                yield broken(event, f"the request with the token {token!r} was answered before")
+                yield broken(event, f"the request with the token {token!r} had already been answered")
             elif isinstance(progress, (int, float)):
                 key = id_key(token)
-                yield judged(progress > told.get(key, float("-inf")), event, f"the progress {progress} is not more")
+                yield judged(
+                    progress > told.get(key, float("-inf")),
+                    event,
+                    f"the progress {progress} is not greater than before",
+                )
                 told[key] = progress

@@ -1,4 +1,4 @@
-"""Rules for URLs that a server sends and a client may load: icons, references, pages.
+"""Rules for the URLs of icons, schema references and pages that a server sends and a client may load.
 
 The kit's server records each load.
 """
@@ -22,7 +22,7 @@ def _fetches(connection: Connection) -> list[Event]:
 
 
 def _sent_urls(kind: str) -> Occasions[str, Event | None]:
-    """Return, as occasions for a rule, the URLs of a kind that were sent to the client.
+    """Return, as occasions for a rule, the URLs of the given kind that were sent to the client.
 
     Each occasion has three parts: the event to blame (the fetch, or else the message with the URL), the URL, and the
     fetch, if any.
@@ -33,7 +33,8 @@ def _sent_urls(kind: str) -> Occasions[str, Event | None]:
             fetches = _fetches(connection)
             for event in connection.messages("server"):
                 for url in _urls(event.message, kind):
-                    # The kit's server records only the path: the name or address used to reach it doesn't matter.
+                    # The kit's server records only the path of what is loaded; by which name or address it was reached
+                    # doesn't matter.
                     fetch = next((mark for mark in fetches if url.endswith(mark.facts["path"])), None)
                     yield fetch or event, url, fetch
 
@@ -43,7 +44,7 @@ def _sent_urls(kind: str) -> Occasions[str, Event | None]:
 def _urls(value: Any, kind: str) -> Iterator[str]:
     if isinstance(value, dict):
         for key, item in value.items():
-            # The kit serves such URLs without TLS, so it can see only `http:` URLs being loaded.
+            # The kit serves its URLs without TLS, so it can see only `http:` URLs being loaded.
             if key == kind and isinstance(item, str) and item.startswith("http:"):
                 yield item
             else:
@@ -61,7 +62,7 @@ def icon_fetch_safe(_: Event, url: str, fetch: Event | None) -> Opinion:
 
 
 def _marks(history: History) -> Iterator[tuple[Event, list[Event]]]:
-    """Yield the mark of each load by a client, with the marks of its later loads."""
+    """Yield the mark of each load by a client, with the marks of the same client's later loads."""
     for connection in history:
         marks = _fetches(connection)
         yield from ((mark, marks[at:]) for at, mark in enumerate(marks, 1))
@@ -96,7 +97,7 @@ def icon_redirect_refused(mark: Event, later: list[Event]) -> Opinion:
         return UNDECIDED
     # No message names this path, so a client can know it only from the redirect.
     followed = next((each for each in later if each.facts["path"] == "/moved.png"), None)
-    return broken(followed, "it follows the redirect to another origin") if followed else None
+    return broken(followed, "the client followed the redirect to another origin") if followed else None
 
 
 @stated_rule(who="client")
@@ -117,7 +118,7 @@ def elicitation_not_prefetched(history: History) -> Iterator[Verdict]:
         if reply.result is not None and reply.result.get("action") == "accept"
     }
     for event, url, fetch in _sent_urls("url")(history):
-        # With the person's consent, the page may be opened.
+        # Once the person has consented, the page may be opened, so a load after that is not judged.
         position, consent = history.connections[event.connection].position, agreed.get((event.connection, url))
         if fetch is None or consent is None or position(consent) >= position(fetch):
             yield judged(fetch is None, event, f"it loads {url}")

@@ -45,10 +45,10 @@ def _after_handshake(history: History) -> Iterator[tuple[Event, Connection, Exch
 @each(http_requests(iter))
 def one_post_per_message(_: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Require one message per POST, in the revisions that have no batches."""
-    # 2025-03-26 has batches, and the HTTP of 2024-11-05 is another transport.
+    # 2025-03-26 has batches, and the HTTP transport of 2024-11-05 is a different one, so neither is judged.
     if exchange.method != "POST" or connection.revision in ("2024-11-05", "2025-03-26"):
         return UNDECIDED
-    return None if isinstance(exchange.message, dict) else "its body is not one message"
+    return None if isinstance(exchange.message, dict) else "the body of the POST is not a single message"
 
 
 @stated_rule(sentence="Accept names JSON and event streams in each POST, and event streams in each GET.")
@@ -81,7 +81,7 @@ def version_header_sent(event: Event, connection: Connection, exchange: Exchange
     # A client that begins a new session sends `initialize` again, and has no version to name yet.
     if not known or _opens(exchange):
         return UNDECIDED
-    return None if event.headers.get("mcp-protocol-version") else "it has no MCP-Protocol-Version"
+    return None if event.headers.get("mcp-protocol-version") else "the request has no MCP-Protocol-Version header"
 
 
 @stated_rule()
@@ -107,7 +107,9 @@ def session_id_sent(history: History) -> Iterator[Verdict]:
             if connection.position(exchange.request) > begins and not _opens(exchange):
                 sent = exchange.request.headers.get("mcp-session-id")
                 kept = sent == connection.session.headers["mcp-session-id"]
-                yield judged(kept, exchange.request, f"it names the session {sent!r}")
+                yield judged(
+                    kept, exchange.request, f"the request has the session id {sent!r}, not the one that the server sent"
+                )
 
 
 @stated_rule()
@@ -124,14 +126,14 @@ def session_restarted_after_404(history: History) -> Iterator[Verdict]:
             yield judged(kept, exchange.request, "a new session does not begin with initialize")
             ended = None
         elif ended is not None and exchange.method == "POST" and exchange.request.time > ended[1] + SETTLED:
-            yield broken(exchange.request, "it goes on with a session that has ended")
+            yield broken(exchange.request, "the client continued a session that had ended")
             ended = None
         if exchange.status == 404 and session is not None and exchange.end is not None and ended is None:
             ended = (session, exchange.end.time)
 
 
 SETTLED: Final = 1.0
-"""How long after a 404 requests that were on their way may still name the session, in seconds: an arbitrary choice."""
+"""Seconds after a 404 for which requests that were on their way may still name the session: an arbitrary choice."""
 
 
 @stated_rule(
@@ -144,7 +146,8 @@ def last_event_id_real(event: Event, connection: Connection, _exchange: Exchange
     named = event.headers.get("last-event-id")
     if named is None:
         return UNDECIDED
-    # Only the client knows which event came last: some may have been on their way when the stream broke.
+    # Any event that the server sent will do. Only the client knows which one reached it last: some may have been on
+    # their way when the stream broke.
     given = {str(sent.facts["event_id"]) for sent in connection.events if "event_id" in sent.facts}
     return None if named in given else f"no event has the id {named!r}"
 
@@ -157,8 +160,8 @@ def last_event_id_real(event: Event, connection: Connection, _exchange: Exchange
 def request_headers_sent(event: Event, connection: Connection, exchange: Exchange) -> Opinion:
     """Check that the metadata headers of each POST with a request agree with its body."""
     body = exchange.sent[0].message if exchange.sent else None
-    # For notifications the specification defines no headers (Sending Messages), and `initialize` asks whether the
-    # server is of the legacy era.
+    # Notifications are left out, because the specification defines no headers for them (Sending Messages). So is
+    # `initialize`, which a client of both eras sends to find out whether the server is of the legacy era.
     if exchange.method != "POST" or not is_request(body) or body["method"] == "initialize":
         return UNDECIDED
     params = object_of(body.get("params"))
@@ -169,7 +172,7 @@ def request_headers_sent(event: Event, connection: Connection, exchange: Exchang
         wanted["mcp-name"] = params.get(spec.name_header)
     found = {name: event.headers.get(name) for name in wanted}
     if found.get("mcp-name") is not None:
-        # Of the three only a name may be encoded (Value Encoding).
+        # Of these three headers, only Mcp-Name may have an encoded value (Value Encoding).
         found["mcp-name"] = _decoded(str(found["mcp-name"]))
     wrong = [name for name in wanted if found[name] != wanted[name]]
     return f"{', '.join(wrong)} differ from the body" if wrong else None
@@ -179,8 +182,8 @@ def request_headers_sent(event: Event, connection: Connection, exchange: Exchang
 @each(called_over_http)
 def parameter_headers_sent(event: Event, connection: Connection, params: dict[str, Any]) -> Opinion:
     """Check that each call of a listed tool has a header for each argument that its schema annotates, and no others."""
-    # A client can only go by the definition that it had when it called; and `bad_header_annotation_refused` judges
-    # calls of a tool with a wrong annotation.
+    # A client can only go by the definition that it had when it called. Tools with a wrong annotation are left to
+    # `bad_header_annotation_refused`.
     parameters = parameters_of(tools_at(connection, event).get(str(params.get("name")), {}))
     if not parameters:
         return UNDECIDED
@@ -188,7 +191,7 @@ def parameter_headers_sent(event: Event, connection: Connection, params: dict[st
         values = parameter_values(params.get("arguments"), parameters)
     except ValueError:  # an argument that no header can carry; `header_integer_safe` judges integers
         return UNDECIDED
-    # A value that need not be encoded may still be encoded.
+    # The decoded values are compared, because a value that need not be encoded may still be encoded.
     wanted = {name.lower(): _decoded(value) for name, value in values.items()}
     found = {name: _decoded(value) for name, value in event.headers.items() if name.startswith("mcp-param-")}
     return None if found == wanted else f"the headers are {found}, not {wanted}"

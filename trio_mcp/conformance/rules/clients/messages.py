@@ -28,7 +28,7 @@ def client_messages_valid(event: Event, _: Connection) -> Opinion:
     message = event.message
     known = is_request(message) or is_notification(message) or is_response(message)
     kept = known and message.get("jsonrpc") == "2.0"
-    return None if kept else "it is neither a request nor a notification nor a response of JSON-RPC 2.0"
+    return None if kept else "the message is not a valid request, notification or response of JSON-RPC 2.0"
 
 
 @stated_rule(
@@ -59,17 +59,17 @@ def _is_over(connection: Connection, before: RecordedRequest, asked: RecordedReq
     return any(connection.position(event) < place for event in ends if event is not None)
 
 
-# 2024-11-05 doesn't mention batches, which JSON-RPC itself allows.
+# The revisions in which a client may send batches. 2024-11-05 doesn't mention them, but JSON-RPC itself allows them.
 BATCHES: Final = ("2024-11-05", "2025-03-26")
 
 
 @stated_rule(who="client", since="2025-06-18", sentence="A client sends no batches, which only 2025-03-26 has.")
 def client_sends_no_batch(history: History) -> Iterator[Verdict]:
-    """Check that the client sends no batch in a revision that has none."""
+    """Check that the client sends no batch in a revision without batches."""
     for connection in history:
         if connection.revision not in BATCHES:
             for event in connection.messages("client"):
-                yield judged(not isinstance(event.message, list), event, "it is a batch")
+                yield judged(not isinstance(event.message, list), event, "the message is a batch")
 
 
 @stated_rule()
@@ -80,4 +80,4 @@ def stdin_clean(history: History) -> Iterator[Verdict]:
             for event in connection.events:
                 if event.sender == "client" and event.kind in ("message", "text"):
                     # `client_messages_valid` judges JSON that isn't a message.
-                    yield judged(event.kind == "message", event, "it is not JSON")
+                    yield judged(event.kind == "message", event, "the line is not JSON")

@@ -35,10 +35,10 @@ def _openings(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
 def initialize_first(_: Event, asked: RecordedRequest) -> Opinion:
     """Require a complete initialize as the first request; a probe for the modern era may come before it."""
     if asked.method != "initialize":
-        return f"the first request is {asked.method}"
+        return f"the first request is {asked.method}, not initialize"
     wanted = {"protocolVersion": str, "capabilities": dict, "clientInfo": dict}
     missing = [name for name, kind in wanted.items() if not isinstance(asked.params.get(name), kind)]
-    return f"it lacks {', '.join(missing)}" if missing else None
+    return f"initialize lacks {', '.join(missing)}" if missing else None
 
 
 @stated_rule()
@@ -46,9 +46,9 @@ def initialize_version_supported(history: History) -> Iterator[Verdict]:
     """Check that each initialize names a version that exists; which ones the client really supports can't be seen."""
     for _, asked in history.requests("initialize"):
         version = asked.params.get("protocolVersion")
-        # A version that this kit does not have may be a later one.
+        # A version that this kit does not know is not judged if it may be a later revision.
         if version in SPEAKABLE or not isinstance(version, str) or is_no_version(version):
-            yield judged(version in SPEAKABLE, asked.event, f"there is no version {version!r}")
+            yield judged(version in SPEAKABLE, asked.event, f"the protocol version {version!r} does not exist")
 
 
 @stated_rule()
@@ -56,7 +56,8 @@ def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
     """Check that the client sent no request but pings between initialize and its result."""
     for answer, connection, hello in greeted(history):
         for asked in connection.requests:
-            # Messages that arrive before the response is sent can't have waited for it, whatever crosses on the way.
+            # These requests were sent too early: whatever crosses on the way, they can't have waited for a response
+            # that came later.
             if connection.position(hello.event) < connection.position(asked.event) < connection.position(answer):
                 problem = f"{asked.method} was sent before initialize was answered"
                 yield judged(asked.method == "ping", asked.event, problem)
@@ -68,7 +69,7 @@ def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
 def initialized_sent(answer: Event, connection: Connection, _hello: RecordedRequest) -> Opinion:
     """Require notifications/initialized as the first message after initialize succeeds with a version that exists."""
     first = next((event for event in after(connection, answer) if not _is_allowed_early(event.message)), None)
-    # If the version doesn't exist, the client should leave instead, which `version_mismatch_disconnects` judges.
+    # If the version doesn't exist, the client should disconnect instead, which `version_mismatch_disconnects` judges.
     if first is None or connection.revision not in SPEAKABLE:
         return UNDECIDED
     kept = isinstance(first.message, dict) and first.message.get("method") == "notifications/initialized"
@@ -79,11 +80,11 @@ def initialized_sent(answer: Event, connection: Connection, _hello: RecordedRequ
         asked = next((each for each in connection.requests if each.event is first), None)
         ends = [connection.position(end) for end in asked.answers[:1]] if asked is not None else []
         kept = told is not None and connection.position(told) < min(ends, default=len(connection.events))
-    return judged(kept, first, "this was sent before notifications/initialized")
+    return judged(kept, first, "the message was sent before notifications/initialized")
 
 
 def _is_allowed_early(message: Any) -> bool:
-    # Pings are allowed, and a response is owed as soon as the server asks.
+    # Pings are allowed, and the client must respond as soon as the server sends a request.
     return is_response(message) or (is_request(message) and message["method"] == "ping")
 
 
@@ -93,9 +94,13 @@ def version_mismatch_disconnects(answer: Event, connection: Connection, _hello: 
     """Check that the client sends no more requests after the server responded with a version that does not exist."""
     if connection.revision in SPEAKABLE:
         return UNDECIDED
-    # Only a request shows that the client carries on: a cancellation or a notification may be part of leaving.
+    # Only a request shows that the client carries on: a cancellation or a notification may be part of disconnecting.
     went_on = next((event for event in after(connection, answer) if is_request(event.message)), None)
-    return None if went_on is None else broken(went_on, f"it goes on in version {connection.revision!r}")
+    return (
+        None
+        if went_on is None
+        else broken(went_on, f"the client continued in version {connection.revision!r}, which does not exist")
+    )
 
 
 @stated_rule(who="client", sentence="A client uses only what the server has declared.")
@@ -110,7 +115,7 @@ def client_capabilities_respected(history: History) -> Iterator[Verdict]:
         for asked in connection.requests:
             spec = method_spec(connection.revision, asked.method)
             needs = spec.server_capability if spec is not None else None
-            # A request that crossed the response was sent in good faith.
+            # Requests that were sent before the declaration arrived are not judged: the client could not know it yet.
             if needs is not None and connection.position(asked.event) > connection.position(known.answers[0]):
                 kept = declares(connection.server_capabilities, needs)
                 yield judged(kept, asked.event, f"the server did not declare {needs}")

@@ -26,7 +26,7 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 
 def _asked(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
-    """Yield each request of a server in the legacy era, with its first response or the mark that says none came."""
+    """Yield each request of a server in the legacy era, with its first response or the mark that no response came."""
     for connection in legacy(history):
         for asked in connection.questions:
             event = asked.answers[0] if asked.answers else asked.overdue
@@ -43,25 +43,28 @@ def _asked(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
 @each(_asked)
 def questions_answered(_: Event, asked: RecordedRequest) -> Opinion:
     """Require exactly one response to each request of the server that was not cancelled."""
-    # The reply to a cancelled request may have been on its way, or left out: both are right.
+    # Whether a cancelled request gets a response is not judged: the response may have been on its way, or left out, and
+    # both are right.
     if asked.cancelled is not None:
         return UNDECIDED
     if asked.answers:
-        return broken(asked.answers[1], f"{asked.id!r} is answered a second time") if len(asked.answers) > 1 else None
-    # A person, or a model, may take as long as they like.
+        return (
+            broken(asked.answers[1], f"the request {asked.id!r} was answered twice") if len(asked.answers) > 1 else None
+        )
+    # For these methods the client asks a person or a model, who may take as long as they like.
     patient = asked.method in ("elicitation/create", "sampling/createMessage")
-    return UNDECIDED if patient else f"{asked.method} is not answered"
+    return UNDECIDED if patient else f"{asked.method} was not answered"
 
 
 @stated_rule(who="client", section="basic#responses", sentence="A client answers nothing that it was not asked.")
 def answers_are_asked_for(history: History) -> Iterator[Verdict]:
-    """Check that each response of the client has the id of a request of the server."""
+    """Check that each response from the client has the id of a request from the server."""
     for connection in history:
         ids = {id_key(asked.id) for asked in connection.questions}
         for event in messages_of(connection, "client"):
-            # A response without an id says that something could not be read.
+            # A response without an id says that a message could not be read, so it belongs to no request.
             if is_response(event.message) and is_request_id(answered := event.message.get("id")):
-                yield judged(id_key(answered) in ids, event, f"nothing with the id {answered!r} was asked")
+                yield judged(id_key(answered) in ids, event, f"no request has the id {answered!r}")
 
 
 @stated_rule(who="client", sentence="A client answers a ping with an empty result.")
@@ -71,7 +74,7 @@ def client_ping_answered(_: Event, asked: RecordedRequest) -> Opinion:
     if asked.method != "ping":
         return UNDECIDED
     # This rule requires only a result; its members, such as `_meta`, are judged by other rules.
-    return None if asked.result is not None else "a ping has no result"
+    return None if asked.result is not None else "a ping was not answered with a result"
 
 
 @rule(
@@ -84,13 +87,13 @@ def client_ping_answered(_: Event, asked: RecordedRequest) -> Opinion:
 )
 @each(_asked)
 def client_method_not_found(_: Event, asked: RecordedRequest) -> Opinion:
-    """Require the error -32601 in the response to a method that no revision has."""
+    """Require the error -32601 in the response to a request whose method no revision defines."""
     if not asked.answers or any(method_spec(revision, asked.method) is not None for revision in REVISIONS):
         return UNDECIDED
-    # Version 1 of the Python SDK sends -32602. MCP names -32601 only for roots, JSON-RPC for every method, so this is a
-    # SHOULD.
+    # The rule is only a SHOULD, because MCP requires -32601 only for roots, though JSON-RPC requires it for every
+    # method. Version 1 of the Python SDK sends -32602.
     code = code_of(asked)
-    return None if code == METHOD_NOT_FOUND else f"the response to {asked.method} has code {code}"
+    return None if code == METHOD_NOT_FOUND else f"the error code for {asked.method} is {code}, not -32601"
 
 
 @rule(
@@ -120,7 +123,7 @@ def elicitation_answer_conforms(_: Event, reply: QuestionReply) -> Opinion:
         return UNDECIDED
     # A form in which nothing is required may be accepted without content.
     kept = jsonschema_rs.is_valid(schema, reply.result.get("content", {}))
-    return None if kept else "the content does not fit the form"
+    return None if kept else "the content does not conform to the requested schema"
 
 
 @stated_rule(sentence="The URI of a root begins with file://, and does not climb.")
@@ -131,6 +134,6 @@ def root_uri_is_file(_: Event, reply: QuestionReply) -> Opinion:
     if not isinstance(roots, list):
         return UNDECIDED
     uris = [str(root.get("uri")) for root in objects_of(roots)]
-    # Dots that are percent-encoded climb, too, once a server has decoded the path.
+    # Percent-encoded dots count, too: they climb once a server has decoded the path.
     wrong = [uri for uri in uris if not uri.startswith("file://") or ".." in unquote(uri).split("/")]
-    return f"a root is {wrong[:1]}" if wrong else None
+    return f"the URI of a root is invalid: {wrong[0]!r}" if wrong else None

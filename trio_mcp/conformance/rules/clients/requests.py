@@ -25,28 +25,29 @@ def progress_token_unique(history: History) -> Iterator[Verdict]:
                 continue
             token, place = asked.meta[meta.PROGRESS_TOKEN], connection.position(asked.event)
             if not is_request_id(token):
-                yield broken(asked.event, f"the token {token!r} is neither a string nor an integer")
+                yield broken(asked.event, f"the progress token {token!r} is neither a string nor an integer")
                 continue
             free = open_until.get(id_key(token), -1) < place
             yield judged(free, asked.event, f"{token!r} is the token of another open request")
             ends = [connection.position(event) for event in (*asked.answers[:1], asked.cancelled) if event is not None]
-            # A request without an end may still be at work when the transcript stops, and so keeps its token.
+            # A request that has not ended may still be in progress when the transcript stops, and so keeps its token.
             open_until[id_key(token)] = min(ends, default=len(connection.events))
 
 
 @stated_rule(who="client")
 @each(notified("client", "notifications/cancelled"))
 def client_cancels_its_own(event: Event, connection: Connection) -> Opinion:
-    """Check that the request that each cancellation names was sent before; over HTTP, it may still be on its way.
+    """Check that each cancellation names a request that was sent before.
 
-    Whether the request was still open is not judged, since its response may have crossed the cancellation.
+    Over HTTP this may stay undecided, since the request may still be on its way. Whether the request was still open is
+    not judged, since its response may have crossed the cancellation.
     """
     named, place = params_of(event).get("requestId"), connection.position(event)
-    # The messages of a batch share one place, and have no order.
+    # The messages of a batch share one place and have no order, so a request in the same batch counts as sent before.
     sent = (asked.id for asked in connection.requests if connection.position(asked.event) <= place)
     if any(is_same_id(asked_id, named) for asked_id in sent):
         return None
-    return UNDECIDED if connection.transport == "http" else f"no request {named!r} was sent before"
+    return UNDECIDED if connection.transport == "http" else f"no request with the id {named!r} had been sent"
 
 
 @stated_rule()
@@ -57,11 +58,11 @@ def initialize_not_cancelled(event: Event, connection: Connection) -> Opinion:
         return UNDECIDED
     named = params_of(event).get("requestId")
     opening = [asked.id for asked in connection.requests if asked.method == "initialize"]
-    return "it cancels initialize" if any(is_same_id(asked_id, named) for asked_id in opening) else None
+    return "the client cancelled initialize" if any(is_same_id(asked_id, named) for asked_id in opening) else None
 
 
 def _cursors(history: History) -> Iterator[tuple[Event, Any, bool, bool]]:
-    """Yield each request with a cursor, and whether the server had given the cursor on this connection, and on any."""
+    """Yield each request with a cursor, and whether the server gave it before on this connection, and on any."""
     # Cursors are kept by list: one from `tools/list` means nothing to `prompts/list`, even if the texts are equal.
     everywhere: set[tuple[str, str]] = set()
     for connection in history:
@@ -79,9 +80,9 @@ def _cursors(history: History) -> Iterator[tuple[Event, Any, bool, bool]]:
 @each(_cursors)
 def cursor_echoed(_: Event, cursor: Any, _here: bool, given: bool) -> Opinion:
     """Check that the server gave each cursor before, for the same list, on any connection."""
-    # All connections count, because `cursor_not_kept` judges a cursor of another session, and each fault is reported
-    # once.
-    return None if given else f"the cursor {cursor!r} was never given"
+    # All connections count, because a cursor of another session is left to `cursor_not_kept`, and each fault is
+    # reported only once.
+    return None if given else f"the server never sent the cursor {cursor!r}"
 
 
 @stated_rule()
@@ -90,4 +91,4 @@ def cursor_not_kept(_: Event, cursor: Any, here: bool, given: bool) -> Opinion:
     """Check that a cursor that the server has given is used only on the connection on which it was given."""
     if not given:
         return UNDECIDED
-    return None if here else f"the cursor {cursor!r} was given in another session"
+    return None if here else f"the server sent the cursor {cursor!r} in a different session"

@@ -38,12 +38,12 @@ MOST: Final = 2**53 - 1
 
 @stated_rule()
 def missing_result_type_complete(history: History) -> Iterator[Verdict]:
-    """Check that a result without a type is taken as complete: until another one asks for input, nothing is retried."""
+    """Check that a result without a type counts as complete: nothing is retried until a result asks for input."""
     for connection in modern(history):
         untyped: Event | None = None
         for asked in connection.requests:
             if untyped is not None and {"requestState", "inputResponses"} & set(asked.params):
-                yield broken(asked.event, "it treats a result without a type as a request for input")
+                yield broken(asked.event, "the client treated a result without a type as a request for input")
                 break
             if asked.result is not None and asked.result.get("resultType") == "input_required":
                 break
@@ -64,13 +64,13 @@ def empty_cursor_followed(history: History) -> Iterator[Verdict]:
         followed = [(asked.method, asked.params.get("cursor")) for asked in lists]
         given = [(asked, (asked.result or {}).get("nextCursor")) for asked in lists]
         others = [(asked.method, cursor) for asked, cursor in given if cursor]
-        # A client need not read a list to its end. Only one that follows every other cursor shows that it treats the
-        # empty one as the end.
+        # A client need not read a list to its end. So only a client that follows every other cursor shows that it takes
+        # the empty cursor for the end of the list.
         if others and all(each in followed for each in others):
             for page, cursor in given:
                 if cursor == "":
                     kept = (page.method, "") in followed
-                    yield judged(kept, page.answers[0], "it does not ask for the page at the empty cursor")
+                    yield judged(kept, page.answers[0], "the client did not request the page at the empty cursor")
 
 
 def _is_clean(connection: Connection) -> bool:
@@ -111,7 +111,7 @@ def client_extension_names(_: Event, found: dict[str, Any]) -> Opinion:
     if not isinstance(names, dict):
         return UNDECIDED
     wrong = next((name for name in names if "/" not in name or not meta.is_valid_key(name)), None)
-    return None if wrong is None else f"the extension {wrong!r:.80} is misnamed"
+    return None if wrong is None else f"the extension name {wrong!r:.80} must consist of a prefix and a name"
 
 
 # --- over HTTP --------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def retry_respected(history: History) -> Iterator[Verdict]:
         waits: dict[str, tuple[float, float]] = {}
         for event in connection.events:
             retry, event_id = event.facts.get("retry"), event.facts.get("event_id")
-            # A resumption names an event, so a `retry` can be matched only if it came with an id.
+            # A resumption names an event, so a `retry` can be matched only if its event has an id.
             if retry is not None and event_id is not None and event.exchange is not None:
                 end = connection.exchanges[event.exchange].end
                 if end is not None:
@@ -157,22 +157,24 @@ def retry_respected(history: History) -> Iterator[Verdict]:
             named = exchange.request.headers.get("last-event-id")
             if exchange.method == "GET" and named in waits:
                 retry, ended = waits[named]
-                # Both times are the server's. The client learns of the end later and waits from then on, so one that
-                # waits long enough never seems early.
+                # Both times are taken at the server. The client notices the end of the stream later, and waits from
+                # then on, so a client that waits long enough never seems early.
                 waited = exchange.request.time - ended
-                yield judged(waited >= retry, exchange.request, f"it waited {waited:.3f} of {retry} seconds")
+                yield judged(
+                    waited >= retry, exchange.request, f"the client waited only {waited:.3f} of {retry} seconds"
+                )
 
 
 @stated_rule()
 def answer_content_types_read(history: History) -> Iterator[Verdict]:
-    """Check that the client could read the first result: one that can't would send initialize again."""
-    # After a 404, the specification requires a new handshake (Session Management).
+    """Check that the client could read the first result: a client that can't would send initialize again."""
+    # After a 404, the specification requires a new handshake (Session Management), so `initialize` then shows nothing.
     ended = any(exchange.status == 404 for each in history for exchange in each.exchanges.values())
     connections = [*over_http(iter(history))]
     for at, connection in enumerate(connections):
         first = next((asked for asked in connection.requests if asked.result is not None), None)
         exchange = connection.exchanges.get(first.event.exchange or 0) if first is not None else None
-        # A client may have other reasons to begin again if it does not support the version that was agreed.
+        # If the client does not support the negotiated version, it may have other reasons to begin again.
         if first is None or exchange is None or exchange.response is None or connection.revision not in SPEAKABLE:
             continue
         kind = exchange.response.headers.get("content-type")
@@ -180,6 +182,6 @@ def answer_content_types_read(history: History) -> Iterator[Verdict]:
         again = any(is_request(message) and message["method"] == "initialize" for message in later)
         if first.method == "initialize" and not later and not ended:
             again = any(asked.method == "initialize" for each in connections[at + 1 :] for asked in each.requests)
-        # A client that sends nothing more may be done, which shows neither that it could read nor that it couldn't.
+        # A client that sends nothing more may be done, so its silence does not show whether it could read the result.
         if later or again:
-            yield judged(not again, first.answers[0], f"it sends initialize after a response as {kind}")
+            yield judged(not again, first.answers[0], f"the client sent initialize again after a response as {kind}")

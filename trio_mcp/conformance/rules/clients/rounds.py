@@ -17,7 +17,8 @@ from trio_mcp.types import meta
 def _requests(history: History) -> Iterator[tuple[Event, RecordedRequest]]:
     """Yield the client's requests in the modern era."""
     for connection in modern(history):
-        # A client of both eras may open with `initialize` for an older server, which has none of these fields.
+        # A client of both eras may open with `initialize`, in case the server is an older one; that request has none of
+        # the modern fields in its `_meta`.
         yield from ((asked.event, asked) for asked in connection.requests if asked.method != "initialize")
 
 
@@ -33,14 +34,14 @@ def request_meta_complete(_: Event, asked: RecordedRequest) -> Opinion:
     """Require the protocol version and the client's capabilities in the `_meta` of each request of the modern era."""
     version, declared = asked.meta.get(meta.PROTOCOL_VERSION), asked.meta.get(meta.CLIENT_CAPABILITIES)
     kept = isinstance(version, str) and isinstance(declared, dict)
-    return None if kept else "its _meta lacks the version or the capabilities"
+    return None if kept else "the _meta of the request lacks the version or the capabilities"
 
 
 @stated_rule()
 @each(_requests)
 def client_info_sent(_: Event, asked: RecordedRequest) -> Opinion:
     """Require ``clientInfo`` in the `_meta` of each request of the modern era."""
-    return None if isinstance(asked.meta.get(meta.CLIENT_INFO), dict) else "its _meta lacks clientInfo"
+    return None if isinstance(asked.meta.get(meta.CLIENT_INFO), dict) else "the _meta of the request lacks clientInfo"
 
 
 @stated_rule(sentence="A client sends no responses.")
@@ -49,7 +50,7 @@ def no_client_responses(event: Event, connection: Connection) -> Opinion:
     """Check that a client in the modern era sends no response."""
     if not connection.modern:
         return UNDECIDED
-    return "it is a response" if is_response(event.message) else None
+    return "the message is a response" if is_response(event.message) else None
 
 
 @stated_rule(sentence="A retry brings back the state that the server gave, exactly, and none if it gave none.")
@@ -61,11 +62,11 @@ def request_state_echoed(history: History) -> Iterator[Verdict]:
         for asked in connection.requests:
             if "requestState" in asked.params:
                 state = asked.params["requestState"]
-                yield judged(state in given, asked.event, f"the state {state!r} was never given")
+                yield judged(state in given, asked.event, f"the server never sent the state {state!r}")
         for before, retry in retries(connection):
             if "requestState" in (before.result or {}):
                 kept = "requestState" in retry.params
-                yield judged(kept, retry.event, "the retry lacks the state")
+                yield judged(kept, retry.event, "the retry lacks the state that the server sent")
 
 
 @stated_rule()
@@ -73,7 +74,7 @@ def request_state_echoed(history: History) -> Iterator[Verdict]:
 def retry_has_new_id(_: Event, before: RecordedRequest, retry: RecordedRequest) -> Opinion:
     """Check that each retry has an id other than that of the request it repeats."""
     # Usually an id may be used again after its response, but MRTR requires a new one for a retry.
-    return f"it has the id {retry.id!r} of the first request" if retry.id == before.id else None
+    return f"the retry has the same id as the first request: {retry.id!r}" if retry.id == before.id else None
 
 
 @stated_rule()
@@ -85,4 +86,4 @@ def input_answered(_: Event, before: RecordedRequest, retry: RecordedRequest) ->
     missing = sorted(wanted.keys() - object_of(retry.params.get("inputResponses")).keys())
     if not wanted:
         return UNDECIDED
-    return f"there is no answer to {missing}" if missing else None
+    return f"the retry has no answer to {missing}" if missing else None

@@ -19,7 +19,8 @@ from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.types.versions import REVISIONS
 
-# The kit's own server may respond with a version that doesn't exist, and other rules judge what a client does then.
+# The versions that exist. The kit's own server may respond with one that doesn't, and most rules skip such a
+# connection: what a client does then is judged by separate rules.
 SPEAKABLE: Final = frozenset(REVISIONS)
 
 
@@ -103,15 +104,16 @@ def retries(connection: Connection) -> Iterator[tuple[RecordedRequest, RecordedR
     asking: list[RecordedRequest] = []
     for asked in connection.requests:
         if "requestState" in asked.params or "inputResponses" in asked.params:
-            # Arguments are not compared: a client may write them differently the second time, and still mean the same
-            # call.
+            # Arguments are not compared, because a client may write them differently the second time and still mean the
+            # same call.
             same = [each for each in asking if each.method == asked.method and subject_of(each) == subject_of(asked)]
             state = asked.params.get("requestState")
-            # If the state was changed, or belongs to no request, the oldest waiting one for the same subject is taken.
+            # If the state was changed, or belongs to no request, the oldest request that waits for a retry with the
+            # same subject is taken.
             found = [each for each in same if (each.result or {}).get("requestState") == state] or same
             if found:
                 yield found[0], asked
-                # A request is retried once, so the next retry belongs to the next one.
+                # A request is retried only once, so the next retry belongs to another request.
                 asking.remove(found[0])
         if asked.result is not None and asked.result.get("resultType") == "input_required":
             asking.append(asked)

@@ -28,7 +28,7 @@ def _calls(history: History) -> Iterator[tuple[Event, Connection, RecordedReques
 def client_task_within_capabilities(_: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     """Check that a tool call asks for a task only if the server declares tasks for tool calls."""
     kept = "task" not in asked.params or declares(connection.server_capabilities, "tasks.requests.tools.call")
-    return None if kept else "it asks for a task, but the server does not declare tasks for tool calls"
+    return None if kept else "the client asked for a task, but the server did not declare tasks for tool calls"
 
 
 @stated_rule(
@@ -37,7 +37,8 @@ def client_task_within_capabilities(_: Event, connection: Connection, asked: Rec
 @each(_calls)
 def client_task_tool_support(event: Event, connection: Connection, asked: RecordedRequest) -> Opinion:
     """Check that each call of a listed tool asks for a task as the tool's ``taskSupport`` requires or allows."""
-    # Without the capability no tool may be called as a task, whatever it says itself; the rule above judges that.
+    # Without the capability no tool may be called as a task, whatever the tool itself says; that is left to
+    # `client_task_within_capabilities`.
     offered = declares(connection.server_capabilities, "tasks.requests.tools.call")
     tool = tools_at(connection, event).get(str(asked.params.get("name"))) if offered else None
     # A client can't know whether a tool that was not listed supports tasks, so it may call the tool either way.
@@ -45,7 +46,7 @@ def client_task_tool_support(event: Event, connection: Connection, asked: Record
         return UNDECIDED
     support = object_of(tool.get("execution")).get("taskSupport", "forbidden")
     kept = support == "optional" or ("task" in asked.params) == (support == "required")
-    return None if kept else f"taskSupport of this tool is {support!r:.40}"
+    return None if kept else f"the call does not comply with the taskSupport of the tool: {support!r:.40}"
 
 
 @stated_rule(who="client")
@@ -55,8 +56,10 @@ def client_task_cancelled_by_method(event: Event, connection: Connection) -> Opi
     if connection.revision not in REVISIONS or connection.hello is None:
         return UNDECIDED
     named = params_of(event).get("requestId")
-    # A server may ignore `task` and just run the tool; then the notification is the right way.
+    # A server may ignore `task` and just run the tool. Then there is no task, and the notification is the right way to
+    # cancel.
     tasks = [a for a in connection.requests if "task" in a.params and "task" in (a.result or {})]
-    # Until the response comes the client can't know the task's id, so a notification that crosses it is right.
+    # Until the response comes the client can't know the task's id, so a notification that crosses the response is
+    # right.
     known = [a.id for a in tasks if connection.position(a.answers[0]) < connection.position(event)]
-    return "it cancels a task" if any(is_same_id(asked_id, named) for asked_id in known) else None
+    return "the notification cancels a task" if any(is_same_id(asked_id, named) for asked_id in known) else None

@@ -1,4 +1,4 @@
-"""Sessions of the legacy era: opening, listening to and ending them, and replacing those that the server has lost.
+"""Keeps the sessions of the legacy era: opens, listens to and ends them, and replaces those that the server has lost.
 
 In references, L is 2025-11-25 `basic/transports`, and S is 2026-07-28 `basic/transports/streamable-http`.
 """
@@ -36,12 +36,12 @@ from trio_mcp.stopwatch import current_stopwatch
 __all__ = ["LegacySession", "LegacySessions"]
 
 MIN_WAIT: Final = 0.1
-"""Seconds between two attempts to resume a stream, whatever the server asks for (arbitrary): ``retry: 0`` must not make
-the client reconnect in a tight loop."""
+"""The minimum number of seconds between two attempts to resume a stream, whatever the server asks for (arbitrary):
+``retry: 0`` must not make the client reconnect in a tight loop."""
 MAX_MIN_WAIT: Final = 3.0
-"""Seconds up to which `MIN_WAIT` is doubled while the connections bring no message, even if they end normally
-(arbitrary): a server that makes its client reconnect endlessly then costs little, and its messages still arrive soon
-enough."""
+"""The maximum of the minimum wait, in seconds (arbitrary). The minimum wait is `MIN_WAIT` at first, and doubles with
+each connection that brings no message, even if the connection ends normally. So a server that makes its client
+reconnect endlessly costs little, and its messages still arrive soon enough."""
 RENEWAL_TIMEOUT: Final = 30.0
 """Seconds that a server may take to open a new session (arbitrary)."""
 LISTENING_PATIENCE: Final = 0.5
@@ -50,19 +50,20 @@ LISTENING_PATIENCE: Final = 0.5
 Many servers drop messages for which no stream is open, so a question asked too early would never arrive; but some
 servers respond to the GET only when they have a first message."""
 UNASKED_INTERVAL: Final = 60.0
-"""Seconds between two sessions that are opened only to receive the server's own messages (arbitrary)."""
+"""The minimum number of seconds between two sessions that are opened only to receive the server's own messages
+(arbitrary)."""
 
 # The kinds of trouble that may pass, so that resuming a stream is worth another attempt.
 _HOPEFUL: Final = frozenset({"busy", "gateway"})
-# Event ids that can be sent back unchanged in a header: a field value loses the spaces around it (RFC 9110, section
-# 5.5). A session id has only visible ASCII characters (L, Session Management). The lengths are arbitrary.
+# An event id must fit into a header unchanged: a field value loses the spaces around it (RFC 9110, section 5.5). A
+# session id has only visible ASCII characters (L, Session Management). The maximum lengths are arbitrary.
 _EVENT_ID = re.compile(r"(?=.{1,4096}\Z)[\x21-\x7e]+(?: +[\x21-\x7e]+)*")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
 @attrs.define(eq=False)
 class EventStream:
-    """One stream of events, over as many connections as it takes.
+    """Follows one stream of events, over as many connections as are needed.
 
     Attributes:
         session: The session that the stream belongs to.
@@ -98,12 +99,13 @@ class EventStream:
             if not at_once:
                 wait = remote.backoff.wait(attempt, random.random, asked)
                 if wait is None:
-                    why = f"; last: {last}" if last is not None else ""
+                    why = f"; the last error was: {last}" if last is not None else ""
+                    tries = f"{attempt} attempt{'s' * (attempt != 1)}"
                     raise TransportError(
-                        f"the event stream of {remote.wire.shown} was given up after {attempt} further attempts{why}"
+                        f"gave up reconnecting to the event stream of {remote.wire.shown} after {tries}{why}"
                     )
-                # The wait also applies after a connection that ended well: a server may close its streams in order to
-                # be polled (`retry`, SEP-1699).
+                # The wait also applies after a connection that ended normally: a server may close its streams in order
+                # to be polled (`retry`, SEP-1699).
                 await trio.sleep(max(wait, least))
                 attempt += 1
             at_once, self._lively, self._useful = False, False, False
@@ -118,7 +120,7 @@ class EventStream:
                     raise
                 last, asked = exc, exc.retry_after
                 continue
-            # A connection that brought events counts as success, so the attempts start over.
+            # A connection that brought events counts as success, so the attempts are counted from 0 again.
             if self._lively:
                 attempt = 0
             least = MIN_WAIT if self._useful else min(2 * least, MAX_MIN_WAIT)
@@ -143,19 +145,19 @@ class EventStream:
                     self._lively = True
                     self._useful |= isinstance(event, Malformed) or bool(event.data)
                     self._finished = await self.take(event)
-                    del event  # a long event would stay in memory until the next one
+                    del event  # without this, a long event would stay in memory until the next one
 
 
 @attrs.frozen(eq=False)
 class LegacySession:
-    """The outcome of a handshake, and the headers and streams that belong to it.
+    """A session that a handshake has opened, with the headers and streams that belong to the session.
 
     Attributes:
-        keeper: The keeper of this session.
+        keeper: The object that has opened this session.
         params: The client's parameters of ``initialize``, with which another session can be opened.
         revision: The revision that the server chose.
         id: The session id, if the server gave one.
-        scope: The scope of the task that listens to the server; cancelled when another session replaces this one.
+        scope: The scope of the task that listens to the server; cancelled when another session replaces this session.
     """
 
     keeper: LegacySessions
@@ -167,7 +169,7 @@ class LegacySession:
     @property
     def headers(self) -> dict[str, str]:
         """The headers of each message in the session."""
-        # L, Protocol Version Header and Session Management: every request after the handshake has both.
+        # L, Protocol Version Header and Session Management: every request after the handshake has both headers.
         fields = {PROTOCOL_VERSION: self.revision or None, SESSION_ID: self.id}
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -175,7 +177,7 @@ class LegacySession:
         """Return the headers of a GET or a DELETE; ``Accept``, which only a GET needs, is harmless in a DELETE.
 
         Args:
-            last_event_id: The id of the event after which to resume a stream; empty for a new one.
+            last_event_id: The id of the event after which to resume a stream; empty for a new stream.
 
         Raises:
             ValueError: If the event id can't be sent in a header.
@@ -231,14 +233,14 @@ class LegacySession:
 
 @attrs.define(eq=False)
 class _Renewal:
-    """A new session that is being opened, and the error if that has failed."""
+    """A new session that is being opened, and the error if opening it has failed."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
     error: TrioMcpError | None = None
 
 
 class LegacySessions:
-    """The keeper of a link's session, which also switches to HTTP+SSE if a server supports nothing newer.
+    """Keeps a link's session, and switches the link to HTTP+SSE if the server supports nothing newer.
 
     Attributes:
         remote: The server.
@@ -250,9 +252,9 @@ class LegacySessions:
         self.session: LegacySession | None = None
         self._ready: trio.Event | None = None  # set when `notifications/initialized` has been sent
         self._renewal: _Renewal | None = None
-        # When the next session may be opened without a call that needs it.
+        # The earliest time at which another session may be opened without a call that needs a session.
         self._unasked_from = -math.inf
-        # The rest of the client knows nothing of sessions, so the functions that handle them are registered here.
+        # The rest of the client knows nothing of sessions, so this class registers the functions that handle sessions.
         remote.lessons["initialize"] = self._opened
         remote.mends["session_lost"] = self._lost
         remote.mends["not_streamable"] = self._go_over
@@ -262,13 +264,14 @@ class LegacySessions:
         url = self.remote.wire.url
         if request.method == "initialize":
             if self.session is not None:
-                self.session.scope.cancel("there is another session")
+                self.session.scope.cancel("a new session replaces this one")
             self.session = self.remote.modern = self._ready = None
-            # HTTP+SSE is tried first if it is noted for the origin; if that fails, the note was wrong.
+            # HTTP+SSE is tried first if `ORIGINS` has noted it for the server. If that attempt fails, the note was
+            # wrong.
             if self.remote.answers_here and ORIGINS.recall(url) == "sse" and not await self._go_over():
                 ORIGINS.forget(url)
         if self._ready is not None:
-            await self._ready.wait()  # `basic/lifecycle`, Initialization: no requests before the notification
+            await self._ready.wait()  # no request may precede that notification (`basic/lifecycle`, Initialization)
         return self.session
 
     def announcing(self, done: trio.Event) -> None:
@@ -285,11 +288,12 @@ class LegacySessions:
         try:
             await self.remote.tell(notification)
         except HttpError as exc:
-            # Over HTTP+SSE a session lasts as long as the stream, and so no longer than the link.
+            # Over HTTP+SSE a lost session can't be replaced: it lasts as long as the stream, and the link ends with the
+            # stream.
             if exc.trouble != "session_lost" or not self.remote.answers_here:
                 raise
-            # The session is not left for the next call to renew: without a call, the server's own messages would never
-            # be received.
+            # A new session is opened now, rather than by the next call: without a call, the server's own messages would
+            # never be received.
             await self._renew(session)
 
     async def end(self) -> None:
@@ -297,7 +301,8 @@ class LegacySessions:
         session = self.session
         if session is not None and session.id is not None:
             session.scope.cancel("the link is closed")
-            # The server may refuse (L, Session Management, 5), and if it is down there is nothing to end.
+            # Errors are ignored: the server may refuse the DELETE (L, Session Management, 5), and a server that is down
+            # has no session to end.
             for _ in range(2):
                 with contextlib.suppress(TransportError):
                     async with self.remote.wire.exchange("DELETE", session.stream_headers()):
@@ -316,7 +321,8 @@ class LegacySessions:
         if given is not None and not _SESSION_ID.fullmatch(given):
             raise RemoteProtocolError("the server sent a session id that is too long or not visible ASCII")
         spoken = answer.result.get("protocolVersion")
-        # The session above refuses an unknown revision; here it only has to fit into a header.
+        # An unknown revision is refused by the `ClientSession` that uses the link; here it only has to fit into a
+        # header.
         revision = spoken if isinstance(spoken, str) and spoken.isascii() else ""
         self.session = LegacySession(self, exchange.request.params, revision, given)
         if self.remote.not_modern:  # if the client has not tried the modern era, the server may still support it
@@ -327,17 +333,18 @@ class LegacySessions:
 
     async def _lost(self, exchange: PostedRequest) -> bool:
         if not self.remote.answers_here:
-            return False  # over HTTP+SSE a session lasts as long as the stream, and so no longer than the link
+            return False  # over HTTP+SSE, both the session and the link end with the stream
         # L, Session Management, 4: a request refused with 404 was not carried out. A request whose response had begun
-        # may have been, so it is sent again only if it is repeatable.
+        # may have been carried out, so it is sent again only if it is repeatable.
         refused = exchange.response is not None and exchange.response.status == 404
         try:
             await self._renew(exchange.session)
         except TrioMcpError as exc:
             if refused:
                 raise
-            # The error is not raised: it would read as if the server had refused a request that it has in fact begun.
-            logger.debug("no other session can be opened: %s", exc)
+            # The error is not raised: the message would suggest that the server has refused a request, but the server
+            # has begun to carry the request out.
+            logger.debug("can't open a new session to replace the lost one: %s", exc)
             return False
         # A cursor must not be used in another session (`server/utilities/pagination`, Implementation Guidelines).
         if exchange.request.params is not None and "cursor" in exchange.request.params:
@@ -346,8 +353,8 @@ class LegacySessions:
 
     async def renew_unasked(self, lost: LegacySession) -> None:
         """Open a new session only to receive the server's own messages, without a call that needs it."""
-        # There is an interval between two such sessions: a server that loses every session must not make an idle client
-        # open one after another.
+        # Two sessions without a call are opened at an interval: a server that loses every session must not make an idle
+        # client open one session after another.
         await trio.sleep_until(self._unasked_from)
         self._unasked_from = trio.current_time() + UNASKED_INTERVAL
         try:
@@ -364,16 +371,16 @@ class LegacySessions:
             TrioMcpError: If the new session can't be opened.
         """
         session, renewal = self.session, self._renewal
-        # Several calls may find the same loss at different times; only the first may act on it.
+        # Several calls may notice the same loss at different times, and only the first may act on it.
         if session is None or session is not lost:
-            return  # it has been replaced already
+            return  # the lost session has been replaced already
         if renewal is None:
-            # A task of the link opens the session: the call that finds the loss first may be cancelled.
+            # A task of the link opens the session, because the call that notices the loss first may be cancelled.
             renewal = self._renewal = _Renewal()
             self.remote.nursery.start_soon(self._open_another, session, renewal)
         await renewal.done.wait()
         if renewal.error is not None:
-            raise copy.copy(renewal.error)  # a copy for each call, or the calls would share one traceback
+            raise copy.copy(renewal.error)  # each call raises a copy: one exception would mix up their tracebacks
 
     async def _open_another(self, lost: LegacySession, renewal: _Renewal) -> None:
         self._ready = ready = trio.Event()
@@ -384,14 +391,14 @@ class LegacySessions:
                 try:
                     await self._open_one_like(lost)
                 except HttpError as exc:
-                    # The server may restart in the middle of the handshake, too; but one that loses every session must
-                    # not be asked forever.
+                    # The server may restart in the middle of the handshake, too, so the handshake is tried again; but
+                    # only once, because a server that loses every session must not be asked forever.
                     if exc.trouble != "session_lost":
                         raise
                     await self._open_one_like(lost)
             if scope.cancelled_caught:
                 renewal.error = TransportError(
-                    f"the server has forgotten the session, and opened no new one in {RENEWAL_TIMEOUT:g} seconds"
+                    f"the server has forgotten the session, and opened no new one within {RENEWAL_TIMEOUT:g} seconds"
                 )
         except TrioMcpError as exc:
             renewal.error = exc
@@ -405,10 +412,11 @@ class LegacySessions:
         lost.scope.cancel("the session is lost")
         spoken = self.session.revision if self.session is not None else ""
         if spoken != lost.revision:
-            # The session above has negotiated the old revision, and can't change to another one.
+            # The `ClientSession` that uses the link has negotiated the old revision, and can't change to a different
+            # revision.
             error = TransportError(
-                f"the server has forgotten the session, and now speaks {spoken!r} instead of {lost.revision!r};"
-                " make a new connection"
+                f"the server has forgotten the session, and now speaks revision {spoken!r} instead of {lost.revision!r}"
+                "; make a new connection"
             )
             await self.remote.deliver(TransportFailure(error))
             raise error
@@ -425,7 +433,7 @@ class LegacySessions:
         except AuthorizationError:
             raise  # a missing authorization says nothing about what the server supports
         except TrioMcpError as exc:
-            logger.debug("the server does not speak HTTP+SSE either: %s", exc)
+            logger.debug("the server does not speak HTTP+SSE: %s", exc)
             return False
         ORIGINS.note(self.remote.wire.url, "sse")
         return True

@@ -1,4 +1,4 @@
-"""The client's end of HTTP+SSE, the transport of 2024-11-05: one stream for incoming messages, POSTs for outgoing ones.
+"""The client of HTTP+SSE, the transport of 2024-11-05: messages come in on one stream, and go out in POSTs.
 
 2024-11-05 `basic/transports`, HTTP with SSE. This module can be deleted once no servers of that revision are left.
 """
@@ -32,7 +32,8 @@ from trio_mcp.stopwatch import current_stopwatch
 __all__ = ["endpoint_url", "open_old_stream", "sse_client"]
 
 ENDPOINT_TIMEOUT: Final = 10.0
-"""Seconds that a server may take to say where to post messages (arbitrary): another kind of server may never do so."""
+"""Seconds that a server may take to say where to post messages (arbitrary): a server of a different kind may never say
+where."""
 
 
 @contextlib.asynccontextmanager
@@ -77,13 +78,13 @@ async def open_old_stream(remote: Remote) -> None:
         TransportError: If the server has no event stream of that transport.
         RemoteProtocolError: If the endpoint that the server sends is invalid.
     """
-    # A task of the link reads the stream, because it must outlive this call.
+    # A task of the link reads the stream, because the stream must outlive this call.
     remote.endpoint = await start(remote.nursery, partial(_follow_old_stream, remote))
     remote.answers_here = False
 
 
 async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) -> None:
-    """Open the stream, wait for the endpoint, then read; the end of the stream is the end of the link."""
+    """Open the stream, wait for the endpoint, then read events; the end of the stream is the end of the link."""
     shown_url, decoder, endpoint = remote.wire.shown, EventDecoder(remote.max_message_size), ""
     lost = TransportError(f"the server ended the event stream of {shown_url}")
     try:
@@ -102,14 +103,16 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
                             task_status.started(endpoint)
                         elif (message := message_of(event)) is not None:
                             await remote.deliver(message)
-                            del message  # like `event`: a long message would stay in memory until the next one
+                            del message  # without this, a long message would stay in memory
                         del event
         if opening.cancelled_caught:
             raise TransportError(f"{shown_url} sent no endpoint event within {ENDPOINT_TIMEOUT:g} seconds")
-    # The error goes to the caller or the session below, and not to the nursery, which would cancel everything else.
+    # The error goes to the caller or to the session, and is not raised in the nursery, because an exception there would
+    # cancel everything else.
     except TransportError as exc:
         lost = exc
-    # Without an endpoint, the link could not be opened; after it has arrived, the link is lost.
+    # If no endpoint has arrived, the link could not be opened, and the caller gets the error. Otherwise the link is
+    # lost, and the session gets the error.
     if not endpoint:
         raise lost
     await remote.deliver(TransportFailure(lost))

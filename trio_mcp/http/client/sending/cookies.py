@@ -1,4 +1,4 @@
-"""Cookies, within limits: a load balancer may use one to find the server that holds a session."""
+"""Keeps cookies, within limits: a load balancer may use a cookie to find the server that holds a session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BoundedCookies", "cookie_for", "keep_cookies"]
 
 MAX_COOKIES: Final = 50
 MAX_COOKIE: Final = 4096
-"""The most characters in the name and value of a cookie together.
+"""The maximum number of characters in the name and value of a cookie together.
 
 This limit and `MAX_COOKIES` are those of RFC 6265, section 6.1.
 """
@@ -24,13 +24,13 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 class BoundedCookies(CookieJar):
     """A bounded cookie jar: cookies that are too large or can't be sent are ignored.
 
-    If there are `MAX_COOKIES` already, a further cookie first clears the jar. A control character other than the
-    tab would make every later request fail; RFC 6265, section 4.1.1, allows none.
+    If there are `MAX_COOKIES` already, a further cookie first clears the jar. A cookie with a control character other
+    than the tab would make every later request fail; RFC 6265, section 4.1.1, allows no such character.
     """
 
     def set_cookie(self, cookie: Cookie) -> None:
         """Keep a cookie, unless it is too large or can't be sent; if the jar is full, clear it first."""
-        # The server sets the cookies, so without limits it could make every request ever larger.
+        # The server sets the cookies, so without limits a server could make every request ever larger.
         text = cookie.name + (cookie.value or "")
         if len(text) > MAX_COOKIE or _CONTROL.search(text) is not None:
             return

@@ -1,4 +1,4 @@
-"""A sender of HTTP/1.1 requests, which keeps its connections for further requests."""
+"""Sends HTTP/1.1 requests, and keeps the connections for further requests."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from trio_mcp.tls import tls_problem
 __all__ = ["Http1Sender"]
 
 MAX_KEPT_ALIVE: Final = 100
-"""How many idle connections are kept for further requests.
+"""The maximum number of idle connections that are kept for further requests.
 
 An arbitrary choice: as many as the requests that a link may have under way at once.
 """
 EARLIER: Final = 1.5
 """The margin, in seconds, by which the client gives up an idle connection before the server closes it.
 
-An arbitrary choice: a request must reach the server before that.
+An arbitrary choice: a request must reach the server before the server closes the connection.
 """
 
-# The methods used here that are idempotent (RFC 9110, section 9.2.2).
+# Of the methods that this client uses, these are idempotent (RFC 9110, section 9.2.2).
 _IDEMPOTENT: Final = frozenset({"GET", "DELETE"})
-# The kinds of failure of an exchange whose connection is closed by the server.
+# If the server has closed the connection, an exchange fails with one of these kinds of failure.
 _CLOSED: Final = frozenset({"ReadError", "RemoteProtocolError"})
-# The field reads like `Keep-Alive: timeout=5, max=100`.
+# The pattern finds the timeout in a field such as `Keep-Alive: timeout=5, max=100`.
 _TIMEOUT: Final = re.compile(r"(?:^|,)\s*timeout\s*=\s*(\d{1,9})\s*(?:,|$)", re.IGNORECASE)
 
 
@@ -96,16 +96,18 @@ class Http1Sender:
             self.fields.append(("Authorization", f"Basic {base64.b64encode(credentials).decode()}"))
         self._heads = ResponseHeads()
         self._place_of = functools.lru_cache(8)(place_of)
-        self._cookies: CookieJar | None = None  # until a server sets one
+        self._cookies: CookieJar | None = None  # None until a server sets a cookie
         self._answered = False
-        # Each connection with the time until which it may be used; the one idle for longest comes first. The newest is
-        # used first: it is the least likely to be closed by now, and the others can expire.
+        # Each item is a connection and the time until which it may be used; the connection that has been idle longest
+        # comes first. The last connection is used first: it is the least likely to have been closed by now, and the
+        # others can expire.
         self._idle: deque[tuple[OutgoingConnection, float]] = deque()
 
     async def send(
         self, method: str, url: str, fields: FieldsByName, content: bytes, written: Written | None, target: str
     ) -> HttpResponse:
-        # A call that has already been cancelled sends nothing. After this, the first wait is usually for the response.
+        # A call that has already been cancelled must send nothing. The cancellation is checked now, because the first
+        # wait is usually the wait for the response.
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
             place = self._place_of(url)
@@ -123,9 +125,9 @@ class Http1Sender:
                 try:
                     head = await connection.exchange(request, target, written)
                 except (_Failed, FramingError) as exc:
-                    # The server may have closed a kept connection before it read the request. That is certain only if
-                    # not all of the request could be written; an idempotent one may be sent again in any case (RFC
-                    # 9110, section 9.2.2).
+                    # The server may have closed a kept connection before it read the request, which is then sent again.
+                    # Only if a part of the request could not be written is it certain that the server has not acted on
+                    # it; but an idempotent request may be sent again in any case (RFC 9110, section 9.2.2).
                     unread = _kind_of(exc) in _CLOSED and not connection.incoming.begun
                     if not unread or (connection.written and method not in _IDEMPOTENT):
                         raise
@@ -135,7 +137,7 @@ class Http1Sender:
                 head = await connection.exchange(request, target, written)
         except (_Failed, FramingError) as exc:
             kind, text = _kind_of(exc), str(exc)
-            # A server that expects a TLS handshake ends the connection like this.
+            # A request without TLS fails with a RemoteProtocolError if the server expects a TLS handshake.
             if not (self._answered or place.tls) and kind == "RemoteProtocolError":
                 text = f"{text.rstrip('.')}; does its URL begin with https://?"
             raise failure(kind, text, target) from None
@@ -156,7 +158,8 @@ class Http1Sender:
     def _kept(self) -> OutgoingConnection | None:
         while self._idle:
             connection, end = self._idle.pop()
-            # Otherwise the connection has expired, or the server is closing it or has sent bytes without a request.
+            # A connection that is passed over has expired, is being closed by the server, or has received unsolicited
+            # bytes.
             if end > trio.current_time() and connection.is_quiet():
                 return connection
             connection.close()
@@ -168,14 +171,15 @@ class Http1Sender:
         seconds = KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
         now = trio.current_time()
         self._idle.append((connection, now + seconds))
-        # At most one is closed, because one has been added: the number stays bounded, and no exchange closes many.
+        # One connection has been added, so closing one connection is enough to keep their number bounded, and no
+        # exchange has to close many connections.
         oldest, end = self._idle[0]
         if len(self._idle) > MAX_KEPT_ALIVE or end <= now:
             self._idle.popleft()
             oldest.close()
 
     def _keep_cookies(self, url: str, values: list[str]) -> None:
-        # These are imported only now, because most servers set no cookies.
+        # The module for cookies is imported only now, because most servers set no cookies.
         from trio_mcp.http.client.sending.cookies import BoundedCookies, keep_cookies
 
         if self._cookies is None:
@@ -188,7 +192,7 @@ class Http1Sender:
         cookie = cookie_for(jar, url)
         if cookie is None:
             return fields
-        if "cookie" in fields:  # the caller's; a request has only one Cookie field (RFC 6265, section 5.4)
+        if "cookie" in fields:  # join the caller's: there is only one Cookie field (RFC 6265, section 5.4)
             cookie = f"{fields['cookie'][1]}; {cookie}"
         return {**fields, "cookie": ("Cookie", cookie)}
 
@@ -205,9 +209,10 @@ class OutgoingConnection:
 
     Args:
         stream: The stream that carries the exchanges.
-        plain: The same stream, or the one below TLS.
+        plain: The same stream or, if that is a TLS stream, the underlying one.
         heads: The parser of response heads.
-        keep: Keeps the connection after an exchange; it also gets the value of ``Keep-Alive``, or None.
+        keep: Keeps the connection after an exchange; called with the connection, and the value of ``Keep-Alive`` or
+            None.
 
     Attributes:
         incoming: The bytes of the current response.
@@ -244,9 +249,10 @@ class OutgoingConnection:
         self._descriptor = plain.socket.fileno()
         self._poll: Any = None
         if SOCKETS_ARE_FILES:
-            self._poll = select.poll()  # unlike `select`, this works for descriptors of any number
+            self._poll = select.poll()  # unlike `select`, `poll` works for descriptors of any number
             self._poll.register(self._descriptor, select.POLLIN)
-        # Our own system calls return at once; those of a stream may wait, and let other tasks run.
+        # Without TLS, system calls on the socket replace the stream's methods: they return at once, while the methods
+        # may wait and let other tasks run.
         self._direct = SOCKETS_ARE_FILES and stream is plain
         self._target = ""
         self.written = False
@@ -269,10 +275,11 @@ class OutgoingConnection:
         from trio_mcp.http.client.sending.on_httpx import trusting  # noqa: ASYNC127 - plain HTTP needs no httpx
 
         try:
-            # https_compatible: many servers close without a TLS close_notify; HTTP marks the end of a body itself.
+            # https_compatible is needed because many servers close without a TLS close_notify; HTTP itself marks the
+            # end of a body.
             stream = trio.SSLStream(plain, trusting(), server_hostname=place.host, https_compatible=True)
             await stream.do_handshake()
-        except (OSError, ValueError, trio.BrokenResourceError) as exc:  # certificates may be unreadable, too
+        except (OSError, ValueError, trio.BrokenResourceError) as exc:  # trusted certificates may be unreadable, too
             plain.socket.close()
             raise _Failed("ConnectError", tls_problem(text_of(exc), "http://")) from None
         except BaseException:
@@ -288,7 +295,8 @@ class OutgoingConnection:
 
     def close(self) -> None:
         """Close the connection at once."""
-        # RFC 9112, section 9.8, asks for a TLS close_notify, but sending it may wait for the server.
+        # RFC 9112, section 9.8, asks for a TLS close_notify, but none is sent, because that might mean waiting for the
+        # server.
         self._plain.socket.close()
 
     async def exchange(self, request: bytes, target: str, written: Written | None) -> ResponseHead:
@@ -318,7 +326,7 @@ class OutgoingConnection:
         return head
 
     async def receive(self) -> bytes:
-        """Return the next part of the body; empty at its end.
+        """Return the next part of the body; return empty bytes at the end of the body.
 
         Raises:
             Disconnected: If the connection is lost before the body ends.
@@ -345,7 +353,8 @@ class OutgoingConnection:
         sent = 0
         if self._direct:
             # The system nearly always takes all of the data at once, which needs no deadline and no iteration of the
-            # event loop. If its buffer is full, or the connection is broken, the stream deals with the rest.
+            # event loop. If its buffer is full, or the connection is broken, the stream sends the remaining data, or
+            # reports the failure.
             with contextlib.suppress(OSError):
                 sent = os.write(self._descriptor, data)
         if sent < len(data):
@@ -353,13 +362,13 @@ class OutgoingConnection:
                 with trio.move_on_after(CONNECT_TIMEOUT) as scope:
                     await self._stream.send_all(memoryview(data)[sent:])
             except trio.BrokenResourceError:
-                return  # a server may refuse a request and close before it has read all of it: read the refusal
+                return  # the server may have refused the request before reading all of it: read the refusal
             if scope.cancelled_caught:
                 raise _Failed("WriteTimeout")
         self.written = True
 
     async def _read(self) -> bytes:
-        """Wait for bytes, and return them; empty if the server has closed the connection where it may do so."""
+        """Wait for bytes, and return them; return empty bytes if the server closed the connection where it may."""
         try:
             data = bytes(await (read_socket(self._plain.socket) if self._direct else self._stream.receive_some(CHUNK)))
         except (OSError, trio.BrokenResourceError) as exc:

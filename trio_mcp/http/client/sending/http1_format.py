@@ -1,4 +1,4 @@
-"""The bytes of HTTP/1.1 as a client sends and reads them: requests, and the heads and bodies of responses.
+"""Encodes requests, and parses the heads and bodies of responses, in HTTP/1.1 as a client uses it.
 
 This module does no I/O.
 """
@@ -23,8 +23,8 @@ FieldsByName: TypeAlias = Mapping[str, tuple[str, str]]
 
 # --- requests -----------------------------------------------------------------------------------------------------
 
-# URLs that need no rewriting: no user, no fragment, no dot segments, and only characters that are sent as they are. The
-# others are left to httpx, which implements RFC 3986, section 6.2, and IDNA.
+# The pattern matches URLs that need no rewriting: they have no user, no fragment, no dot segments, and only characters
+# that are sent as they are. All other URLs are left to httpx, which implements RFC 3986, section 6.2, and IDNA.
 _SAFE: Final = r"(?:[A-Za-z0-9\-._~!$&()*+,;=:@]|%[0-9A-Fa-f]{2})"
 _PLAIN = re.compile(
     rf"(https?)://((?:[a-z0-9-]+\.)*[a-z0-9-]+|\[[0-9a-f:.]+\])(?::([1-9][0-9]{{0,4}}))?"
@@ -32,7 +32,7 @@ _PLAIN = re.compile(
 )
 _PORTS: Final = {"http": 80, "https": 443}
 _FIELDS = re.compile(rb"(?:" + FIELD + rb"\r\n)*")
-# The sender alone says where the body ends.
+# Fields with these names are left out of a request, because the sender itself says where the body ends.
 _FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
 
 
@@ -89,14 +89,14 @@ def head_of(method: str, place: Destination, fields: FieldsByName, size: int) ->
     """Return the head of a request with a body of ``size`` bytes.
 
     Raises:
-        ValueError: If a field can't be sent.
+        ValueError: If a header field can't be sent.
     """
     if not _FRAMING.isdisjoint(fields):
         fields = {name: field for name, field in fields.items() if name not in _FRAMING}
     text, count = "".join(map("%s: %s\r\n".__mod__, fields.values())), len(fields)
     if "host" not in fields:
         text, count = f"Host: {place.netloc}\r\n{text}", count + 1
-    if size or method == "POST":  # RFC 9110, section 8.6: required even for an empty body if the method expects one
+    if size or method == "POST":  # a POST states even the length 0 (RFC 9110, section 8.6)
         text, count = f"{text}Content-Length: {size}\r\n", count + 1
     data = text.encode("latin-1")
     # One search checks all fields before they are sent. A line break in a value would begin another field.
@@ -108,29 +108,31 @@ def head_of(method: str, place: Destination, fields: FieldsByName, size: int) ->
 # --- responses ----------------------------------------------------------------------------------------------------
 
 MAX_HEAD: Final = 100 * 1024
-"""The largest response head, in bytes. An arbitrary choice, as in httpcore."""
+"""The maximum size of a response head, in bytes. An arbitrary choice, as in httpcore."""
 MAX_FIELDS: Final = 1000
-"""The most lines that a response head may have. An arbitrary choice."""
+"""The maximum number of lines in a response head. An arbitrary choice."""
 MAX_INTERIM: Final = 100
-"""The most responses with a status of 1xx that may come before the final one. An arbitrary choice."""
+"""The maximum number of responses with a status of 1xx before the final response. An arbitrary choice."""
 MAX_REASON: Final = 200
-"""How many characters are kept of the reason for refusing a head. An arbitrary choice."""
+"""The maximum number of characters that are kept of the reason for refusing a head. An arbitrary choice."""
 
 MAX_SEEN: Final = 64
-"""How many heads are remembered for each link: those with at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` lines.
+"""How many heads a link remembers, each with at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` lines.
 
 An arbitrary choice.
 """
 
 _END = re.compile(rb"\n\r?\n")
-# Lines that differ from one response to the next, if they are valid by themselves and not folded.
+# The pattern matches lines that differ from one response to the next, provided that they are valid by themselves and
+# not folded.
 _VARYING = re.compile(
     rb"\r\n(?:(content-length):[ \t]*([0-9]{1,19})|"
     rb"(age|cf-ray|date|etag|last-modified|mcp-session-id|server-timing|traceparent|x-[0-9a-z-]+):"
     rb"[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?))[ \t]*(?=\r\n[^ \t])",
     re.IGNORECASE,
 )
-# h11 needs to know the request. Only HEAD and CONNECT would change how the response is read.
+# h11 reads a response only if it knows the request. Any request will do, because only HEAD and CONNECT change how a
+# response is read.
 _ASKED: Final = h11.Request(method="GET", target="/", headers=[("Host", "x")])
 
 
@@ -141,7 +143,8 @@ class ResponseHead:
     Attributes:
         status: The status.
         headers: The header fields. They are shared with other responses, so they must not be changed.
-        names: The names of the fields as parsed, in lower case; varying fields added to a remembered head are left out.
+        names: The lower-case names of the parsed fields, without the varying fields that were added to a remembered
+            head.
         length: The length of the body in bytes, if ``Content-Length`` states it.
         chunked: Whether the body comes in chunks.
         lasting: Whether the server leaves the connection open after the response.
@@ -177,10 +180,10 @@ class ResponseHeads:
         head = self._seen.get(key)
         if head is None:
             head = _read(key)
-            if len(self._seen) >= MAX_SEEN:  # a server can make up any number of heads
+            if len(self._seen) >= MAX_SEEN:  # the cache is bounded: a server can make up any number of heads
                 self._seen.clear()
             self._seen[key] = head
-        # If a field was sent twice, h11 decides what that means.
+        # If a field was sent twice, h11 gets the whole head, because h11 decides what a repeated field means.
         if left_out > len(varying) or not head.names.isdisjoint(varying):
             return _read(raw)
         if not varying:
@@ -205,7 +208,7 @@ def _read(raw: bytes) -> ResponseHead:
     try:
         found = connection.next_event()
     except h11.RemoteProtocolError as exc:
-        raise FramingError(400, str(exc)[:MAX_REASON]) from None  # h11 quotes the line that it refuses
+        raise FramingError(400, str(exc)[:MAX_REASON]) from None  # h11 quotes the refused line in its message
     if not isinstance(found, (h11.Response, h11.InformationalResponse)):
         raise FramingError(400, "the head of the response is malformed")
     headers = Headers(found.headers)
@@ -216,9 +219,9 @@ def _read(raw: bytes) -> ResponseHead:
         headers,
         frozenset(name for name, _ in found.headers),
         None if length is None else int(length),
-        # h11 refuses every transfer coding but chunked.
+        # If there is a transfer coding, it is chunked, because h11 refuses every other coding.
         headers.get("transfer-encoding") is not None,
-        # RFC 9112, section 9.3: whether to honor the keep-alive of HTTP/1.0 is the client's choice, too.
+        # RFC 9112, section 9.3, does not require a client to honor the keep-alive of HTTP/1.0.
         found.http_version >= b"1.1" and "close" not in {option.strip() for option in options},
     )
 
@@ -231,15 +234,15 @@ class ResponseReader:
         heads: The parser of heads.
 
     Attributes:
-        begun: Whether anything has arrived.
-        complete: Whether the response has arrived to its end.
+        begun: Whether any part of the response has arrived.
+        complete: Whether the whole response has arrived.
     """
 
     _heads: ResponseHeads
     _buffer: bytearray = attrs.Factory(bytearray)
-    _searched: int = 0  # bytes of the buffer in which no head ends
+    _searched: int = 0  # how many bytes of the buffer were searched for the end of a head
     _interim: int = 0
-    _left: int | None = 0  # bytes of the body that have not arrived; None if it lasts until the connection ends
+    _left: int | None = 0  # bytes of the body that have not arrived; None if the body lasts until the connection ends
     _chunks: Chunks | None = None
     _lasting: bool = True
     begun: bool = False
@@ -251,7 +254,7 @@ class ResponseReader:
         return self.complete and self._lasting and not self._buffer
 
     def head(self, data: bytes) -> ResponseHead | None:
-        """Take what has arrived, and return the head of the response; None if not all of it has arrived.
+        """Add bytes that have arrived, and return the head of the response, or None if the head is not complete yet.
 
         Raises:
             FramingError: If the head is refused.
@@ -264,7 +267,7 @@ class ResponseReader:
             # otherwise, a head that arrives byte by byte would take quadratic time.
             end = _END.search(buffer, max(0, self._searched - 3))
             if end is None or end.end() > MAX_HEAD:
-                if buffer and buffer[0] < 0x21:  # such as a TLS record
+                if buffer and buffer[0] < 0x21:  # for example, this is the beginning of a TLS record
                     raise FramingError(400, "this is not HTTP")
                 if len(buffer) > MAX_HEAD:
                     raise FramingError(400, "the head of the response is too long")
@@ -280,7 +283,8 @@ class ResponseReader:
             self._interim += 1
             if self._interim > MAX_INTERIM:
                 raise FramingError(400, f"more than {MAX_INTERIM} informational responses came before the final one")
-        # RFC 9112, section 6.3. After a 101 the server changes to another protocol, which was not asked for.
+        # RFC 9112, section 6.3, says where the body ends. After a 101 the connection can't be used again: the server
+        # has changed to another protocol, although the request did not ask for that.
         self._lasting = head.lasting and head.status != 101
         if head.status in (101, 204, 304):
             self._left = 0
@@ -293,7 +297,7 @@ class ResponseReader:
         return head
 
     def body(self, data: bytes) -> bytes:
-        """Take what has arrived, return the content in it, and set `complete` at the end of the body.
+        """Add bytes that have arrived, return the content in them, and set `complete` at the end of the body.
 
         Raises:
             FramingError: If the framing of the body is refused.

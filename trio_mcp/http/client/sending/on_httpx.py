@@ -1,7 +1,7 @@
 """A sender built on httpx, or its fork httpx2 with the same interface: for proxies, and for clients that callers pass.
 
-Both packages nest async generators. One that is abandoned before its end goes to the garbage collector, which can't
-await, so none is abandoned here.
+Both packages nest async generators. A generator that is abandoned before its end is left to the garbage collector,
+which can't await, so this module abandons none.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class HttpxSender:
         client: The client, which is not closed.
 
     Raises:
-        TypeError: If it is not a client of httpx or httpx2.
+        TypeError: If ``client`` is not a client of httpx or httpx2.
     """
 
     def __init__(self, client: Any) -> None:
@@ -59,8 +59,9 @@ class HttpxSender:
         self._failures, self._content = parts_of(package)
         self._client = client
         given = client.timeout
-        # The time for a response is up to the session (`read`), and the number of exchanges up to the link (`pool`).
-        # The timeout is of the same class as the client's own, which differs between the two packages.
+        # The session limits the time for a response (`read`), and the link limits the number of exchanges (`pool`). The
+        # timeout is an object of the same class as the client's own, because each of the two packages has its own
+        # class.
         self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
 
     async def send(
@@ -70,12 +71,12 @@ class HttpxSender:
             request = self._client.build_request(
                 method, url, headers=list(fields.values()), content=content, timeout=self._timeout
             )
-            # See `parts_of`: httpx's own body would be an async generator.
+            # The body of the request is replaced, because httpx would make it an async generator; see `parts_of`.
             request.stream = self._content(content, written)
             response = await self._client.send(request, stream=True, follow_redirects=False)
         except self._failures as exc:
             raise disconnected(exc, target) from None
-        except Exception as exc:  # from a hook of the caller's client, such as authentication
+        except Exception as exc:  # raised by a hook of the caller's client, such as authentication
             logger.error("%s failed", target, exc_info=exc)
             raise TransportError(f"{target} failed: {type(exc).__name__}: {exc}") from exc
         return response_of(response, target, self._failures)
@@ -92,8 +93,8 @@ async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
 
     from trio_mcp.http.client.sending.cookies import BoundedCookies
 
-    # The client has no limits, because the link has its own. `proxy_of` has read the environment: httpx would read it
-    # again, and send requests for this machine to a proxy.
+    # The number of connections is not limited, because the link limits it. httpx must not read the environment, which
+    # `proxy_of` has already read: httpx would send even requests for this machine to a proxy.
     try:
         client = httpx.AsyncClient(
             timeout=CONNECT_TIMEOUT,
@@ -103,7 +104,7 @@ async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
             proxy=proxy,
             trust_env=False,
         )
-    except (ValueError, ImportError, httpx.InvalidURL) as exc:  # an unknown scheme, or SOCKS without its package
+    except (ValueError, ImportError, httpx.InvalidURL) as exc:  # the scheme is unknown, or SOCKS lacks its package
         raise TransportError(f"the proxy that the environment or the system names can't be used: {exc}") from None
     async with client:
         yield HttpxSender(client)
@@ -123,7 +124,7 @@ class _HttpxBody:
     _response: Any
     _target: str
     _failures: tuple[type[Exception], ...]
-    _chunks: AsyncIterator[bytes] | None = None  # until the first part is read
+    _chunks: AsyncIterator[bytes] | None = None  # None until the first part is read
     _parts: int = 0
     _ended: bool = False
 
@@ -156,7 +157,8 @@ class _HttpxBody:
     async def _unwind(self, chunks: AsyncIterator[bytes]) -> None:
         """Finish the generators of a body that was not read to its end.
 
-        Closing the outer generator would leave the others to the garbage collector; a cancellation unwinds them all.
+        Closing the outer generator would leave the inner ones to the garbage collector; a cancellation unwinds them
+        all.
         """
         with trio.CancelScope() as scope:
             scope.cancel("the rest of the response is not needed")
@@ -164,7 +166,8 @@ class _HttpxBody:
                 async for _ in chunks:
                     self._parts += 1
                     if self._parts % READ_BURST == 0:
-                        # Shielded: the cancellation has to be raised inside the generators, not here.
+                        # The checkpoint is shielded, because the cancellation has to be raised inside the generators,
+                        # not in this loop.
                         await trio.lowlevel.cancel_shielded_checkpoint()
 
 
@@ -175,10 +178,10 @@ def trusting() -> ssl.SSLContext:
 
 @functools.cache
 def _context(*_sources: str | None) -> ssl.SSLContext:
-    import httpx  # noqa: ASYNC127 - as above
+    import httpx  # noqa: ASYNC127 - as in `proxied_sender`
 
-    # Reading the certificates takes about 20 ms (measured). httpx reads the variables itself; here they are only the
-    # key of the cache.
+    # The context is cached, because reading the certificates takes about 20 ms (measured). httpx reads the variables
+    # itself; the arguments are only the key of the cache.
     context = httpx.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -188,7 +191,7 @@ def _context(*_sources: str | None) -> ssl.SSLContext:
 def parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., Any]]:
     """Return the exceptions that httpx or httpx2 raises, and a class for request bodies.
 
-    The package's own bodies are async generators, which outlive a cancellation; this class is not a generator.
+    The package's own request bodies are async generators, which outlive a cancellation; the returned class has none.
     """
 
     @attrs.define(eq=False)
@@ -197,7 +200,7 @@ def parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., A
         written: Callable[[], object] | None
         given: bool = False
 
-        def __aiter__(self) -> Self:  # called again if a request is sent again
+        def __aiter__(self) -> Self:  # httpx calls this again if it sends a request again
             self.given = False
             return self
 

@@ -1,4 +1,4 @@
-"""The common parts of all senders of HTTP requests: their interface, the response, and their errors."""
+"""Defines what all senders of HTTP requests have in common: their interface, the response, and the errors."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ __all__ = [
 ]
 
 CONNECT_TIMEOUT: Final = 30.0
-"""The time limit, in seconds, for connecting, and for each write until the server has accepted it.
+"""The time limit, in seconds, for connecting, and for each write until the server has accepted the data.
 
 An arbitrary choice. The session limits the time for a response.
 """
 KEPT_ALIVE: Final = 3.0
-"""How many seconds an idle connection is kept if the server does not say how long; many servers keep it for five."""
+"""How many seconds an idle connection is kept if the server states no time; many servers keep one for five seconds."""
 
 HeaderFields: TypeAlias = list[tuple[str, str]]
 """The names and values of header fields."""
 Written: TypeAlias = Callable[[], object]
 """A function that is called when all of a request has been handed to the connection."""
 
-# Failures before anything has been sent, named like httpx's exceptions, which are recognized by name as well.
+# These failures happen before anything has been sent. They are named after httpx's exceptions, which are recognized by
+# their names, too.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
 
 
@@ -65,7 +66,7 @@ class ResponseBody(Protocol):
     """The body of a response while it arrives."""
 
     async def receive(self) -> bytes:
-        """Return the next part of the body; empty at its end.
+        """Return the next part of the body; an empty part means that the body has ended.
 
         Raises:
             Disconnected: If the connection is lost before the body ends.
@@ -96,10 +97,10 @@ class HttpResponse:
         self.asked: FieldsByName = {}
         self.has_two_ends = headers.get("transfer-encoding") is not None and headers.get("content-length") is not None
         self._body = body
-        self._rest: bytes | None = None  # the rest of the body, once the connection has been released
+        self._rest: bytes | None = None  # after `keep`: the part of the body that `receive` has not returned yet
 
     async def receive(self) -> bytes:
-        """Return the next part of the body; empty at its end.
+        """Return the next part of the body; an empty part means that the body has ended.
 
         Raises:
             Disconnected: If the connection is lost before the body ends.
@@ -113,7 +114,7 @@ class HttpResponse:
         """Return the whole body.
 
         Raises:
-            MessageTooLarge: If it is longer than ``limit`` bytes.
+            MessageTooLarge: If the body is longer than ``limit`` bytes.
             Disconnected: If the connection is lost before the body ends.
         """
         found = io.BytesIO()  # a list would keep an object for each of the few bytes that a peer may send at a time

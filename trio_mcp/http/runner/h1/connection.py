@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection, served by one task, which reads a request, runs the application, and repeats."""
+"""Serves an HTTP/1.1 connection in one task, which reads a request, runs the application, and repeats."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED, EXTRAS, Extras
 
 __all__ = ["AcceptedConnection", "AsgiExchange", "LeanRunner"]
 
-# The version of ASGI, and of its specification for HTTP: 2.3 is the first in which a scope has `state`.
+# These are the versions of ASGI and of its specification for HTTP; 2.3 is the first version in which a scope has
+# `state`.
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus}
-# RFC 9110, sections 5.1 and 5.5.
+# The pattern matches header fields that can be sent (RFC 9110, sections 5.1 and 5.5).
 _FIELDS = re.compile(rb"(?:" + TOKEN + rb": [^\x00\r\n]*\r\n)*")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
 
@@ -104,12 +105,12 @@ class AsgiExchange(Extras):
         self._connection = connection
         self._head = head
         self._fields = fields
-        self._given = False  # the application has received the end of the body
+        self._given = False  # whether the application has received the end of the body
         self._start: tuple[int, Fields] | None = None
-        # How the client learns where the response ends.
+        # The framing says how the client learns where the response ends.
         self._framing: Literal["length", "chunks", "close", "none"] = "none"
         self._owed = 0  # bytes of the response's Content-Length that have not been sent
-        self._waits = head.expects  # the client waits for 100 Continue
+        self._waits = head.expects  # whether the client waits for 100 Continue
         self._over: trio.Event | None = None
         self.begun = False
         self.finished = False
@@ -149,8 +150,8 @@ class AsgiExchange(Extras):
             event = self.receive_nowait()
             if event is not None:
                 return event
-            # The body is asked for only here: a client whose request is refused by its head need not send the body
-            # (RFC 9110, section 10.1.1).
+            # `100 Continue` is sent only when the application asks for the body: a client whose request is refused by
+            # its head need not send the body (RFC 9110, section 10.1.1).
             if self._waits:
                 self._waits = False
                 await connection.wire.send(CONTINUE)
@@ -160,7 +161,7 @@ class AsgiExchange(Extras):
             else:
                 self._given = True
                 connection.left()
-        # An application that waits for the client to leave may as well continue at the end of the exchange.
+        # An application that waits for the client to leave continues at the end of the exchange, too.
         if not (self._happened or self.finished or self.taken):
             if self._over is None:
                 self._over = trio.Event()
@@ -169,7 +170,7 @@ class AsgiExchange(Extras):
 
     def receive_nowait(self) -> MutableMapping[str, Any] | None:
         incoming = self._connection.incoming
-        if self._given:  # the next event is the client leaving, which can only be waited for
+        if self._given:  # only a wait can show that the client leaves
             return None
         try:
             data = b"" if incoming.complete else incoming.body()
@@ -193,7 +194,8 @@ class AsgiExchange(Extras):
             raise RuntimeError("the connection can't be taken over: the request was read, or the response has begun")
         self.taken = True
         connection = self._connection
-        # The application gets the socket after this: once it is closed, its number may belong to another connection.
+        # From now on the application has the socket and may close it, after which its number may belong to another
+        # connection.
         connection.forget()
         await trio.lowlevel.checkpoint()
         return connection.wire.stream, connection.incoming.rest()
@@ -209,14 +211,14 @@ class AsgiExchange(Extras):
             self._start = message["status"], message.get("headers", ())
             return
         if kind != "http.response.body" or self._start is None or self.finished:
-            raise RuntimeError(f"the application sent {kind!r} when it may not")
+            raise RuntimeError(f"the application sent the ASGI message {kind!r}, which is not allowed at this point")
         if self.fault is not None:
-            return  # the runner responds
+            return  # the runner sends the refusal
         body, more = message.get("body", b""), message.get("more_body", False)
         parts = [] if self.begun else [self._begin(*self._start, body, more)]
         parts += self._framed(body, more)
-        # Small parts are joined: a write, and often a packet, for each would cost more than the copy. A large body is
-        # not copied, so a client that doesn't read it costs no second copy.
+        # Small parts are joined: a write, and often a packet, for each part would cost more than the copy. A large body
+        # is not copied, so a client that doesn't read costs no second copy.
         if len(body) <= PIECE:
             parts = [b"".join(parts)]
         self.begun, self.finished = True, not more
@@ -240,16 +242,16 @@ class AsgiExchange(Extras):
         for name, value in given:
             if name == b"content-length":
                 if _LENGTH.fullmatch(value) is None:
-                    raise ValueError(f"a response must not have the Content-Length {value[:100]!r}")
+                    raise ValueError(f"the Content-Length of a response must be 1 to 19 digits, got {value[:100]!r}")
                 length = int(value)
             elif name == b"connection":
                 asks_to_close = value.lower() == b"close"
-            elif name != b"transfer-encoding":  # the framing is the runner's own
+            elif name != b"transfer-encoding":  # the runner itself decides the framing
                 fields.append((name, value))
         if length is None and not more:
             length = len(body)
-        # RFC 9112, section 6.3: a response without a body needs no framing; otherwise the first of these that is
-        # possible marks its end.
+        # RFC 9112, section 6.3: a response without a body needs no framing; otherwise its length marks its end if it is
+        # known, and chunks do if not.
         if status in (204, 304):
             self._framing = "none"
         elif length is not None:
@@ -261,14 +263,14 @@ class AsgiExchange(Extras):
         else:
             fields.append((b"transfer-encoding", b"chunked"))
             self._framing = "chunks"
-        if head.method == "HEAD":  # the fields are those of a GET, length included (RFC 9110, section 9.3.2)
+        if head.method == "HEAD":  # a HEAD gets the fields of a GET, with the length (RFC 9110, section 9.3.2)
             self._framing = "none"
         lasts = head.lasting and not asks_to_close and not shared.ending and self._framing != "close"
         self.lasting = lasts and self._connection.requests < shared.settings.keep_alive_requests and self._is_read(more)
         if not self.lasting:
             fields.append((b"connection", b"close"))
         else:
-            # Tell the client how long the connection is kept, so that it closes first and never sends a request into a
+            # Tell the client how long the connection is kept, so that it closes first and never sends a request on a
             # connection that is being closed.
             fields.append((b"keep-alive", b"timeout=%d" % shared.settings.keep_alive_timeout))
         return head_of(status, fields)
@@ -325,8 +327,8 @@ class AcceptedConnection:
         self.incoming = RequestReader(shared.heads)
         self._descriptor = -1
         self._exchange: AsgiExchange | None = None
-        self._idle = True  # no request is under way
-        self._left = False  # the client has left
+        self._idle = True  # whether no request is under way
+        self._left = False  # whether the client has left
         self._crowded = 0  # the number of the request after which too much was waiting at the last check, or 0
         self.requests = 0
         self._scope: dict[str, Any] = {}
@@ -354,13 +356,14 @@ class AcceptedConnection:
             self.shared.hangups.watch(self._descriptor, self)
             try:
                 while (found := await self._next_head()) is not None and await self._serve(*found):
-                    # No request sees the context variables of the one before it, which may be another principal's, and
-                    # no idle connection keeps them. The copy takes effect when this task next continues, before the
-                    # next request.
+                    # The context is replaced after each request, so that the next one does not see its context
+                    # variables, which may be another principal's, and an idle connection does not keep them. The copy
+                    # takes effect when this task next continues, before the next request.
                     task.context = context.copy()
             finally:
                 self.forget()
-            # Leaving the block closes the stream forcefully; closing it here first lets TLS send its close_notify.
+            # Leaving the block closes the stream forcefully; closing the stream before that lets TLS send its
+            # close_notify.
             await self.wire.close()
 
     def forget(self) -> None:
@@ -417,7 +420,7 @@ class AcceptedConnection:
             return None
         self._idle = False
         self.wire.expire_at(math.inf)
-        if not waited:  # pipelined requests must let other tasks run, too
+        if not waited:  # without a wait, a series of pipelined requests would let no other task run
             await trio.lowlevel.checkpoint()
         return found
 
@@ -429,7 +432,7 @@ class AcceptedConnection:
         """
         names = self.shared.settings.server_names
         if names and dict(fields).get(b"host", b"").decode("latin-1") not in names:
-            # Both the setting and the status are those of hypercorn.
+            # The setting `server_names` comes from hypercorn, and so does the status for other hosts.
             await self._refuse(404)
             return False
         self.requests += 1
@@ -445,7 +448,7 @@ class AcceptedConnection:
         if exchange.taken or lasts:  # a connection that was taken over must not be read here any more
             return lasts
         # If there is no response, the application has failed or the body's framing was refused: a client that waits
-        # must get one.
+        # must get a response.
         if not exchange.begun and (exchange.fault or not self._left):
             await self._refuse(exchange.fault or 500)
         elif exchange.finished and (not self.incoming.complete or self.incoming.ahead or self.wire.unread()):
@@ -483,5 +486,5 @@ def head_of(status: int, fields: Fields) -> bytes:
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
     # There must be as many lines as fields: a field with a line break would look like two.
     if not 200 <= status <= 999 or _FIELDS.fullmatch(lines) is None or lines.count(b"\n") != len(fields):
-        raise ValueError(f"a response must not have the status {status} with the fields {fields!r:.1000}")
+        raise ValueError(f"the head of the response is invalid: status {status}, fields {fields!r:.1000}")
     return (_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status) + lines + b"\r\n"

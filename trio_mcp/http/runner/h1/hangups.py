@@ -1,4 +1,4 @@
-"""A watch that notices at once when a peer leaves, without a task for each connection, and without reading."""
+"""Notices at once when a peer leaves, without a task for each connection, and without reading."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class Watched(Protocol):
 class Hangups:
     """A watch on connections, which tells each connection when its peer has closed its end.
 
-    One epoll object watches the sockets only for that, and one task waits for it. A connection that serves a request
-    therefore costs nothing extra, and what the peer has sent ahead stays in the system's buffers, unread.
+    One epoll object watches the sockets only for that event, and one task waits for the object. A connection that
+    serves a request therefore costs nothing extra, and what the peer has sent ahead stays in the system's buffers,
+    unread.
 
     Args:
         interval: The interval, in seconds, at which `Watched.look` of each connection is called.
@@ -38,21 +39,24 @@ class Hangups:
     def __init__(self, interval: float) -> None:
         if sys.platform != "linux":
             raise RuntimeError(f"this runner needs Linux's epoll, but runs on {sys.platform}: use runner='hypercorn'")
-        # Trio's own epoll object has a socket only while a task waits for it, so this is a separate object.
+        # Trio's own epoll object contains a socket only while a task is waiting for that socket, so this is a separate
+        # object.
         self._epoll = select.epoll()
         self._interval = interval
         self._watched: dict[int, Watched] = {}
 
     def watch(self, descriptor: int, connection: Watched) -> None:
         """Start to watch the socket of a connection."""
-        if not self._epoll.closed:  # if it is closed, all connections are being cancelled
+        if not self._epoll.closed:  # if epoll is closed, all connections are being cancelled
             self._watched[descriptor] = connection
-            # Edge-triggered, so that the socket is registered only once. Errors are always reported.
+            # The watch is edge-triggered, so that the socket is registered only once. Errors need no flag, because
+            # epoll always reports them.
             self._epoll.register(descriptor, select.EPOLLRDHUP | select.EPOLLET)
 
     def forget(self, descriptor: int, connection: Watched) -> None:
         """Stop watching the socket of a connection."""
-        # The socket may be closed already: the system has then forgotten it, and its number may belong to another one.
+        # The socket may be closed already: the system has then forgotten it, and its number may belong to another
+        # socket.
         if self._watched.get(descriptor) is connection:
             del self._watched[descriptor]
             with contextlib.suppress(OSError, ValueError):  # ValueError: the watch has ended
@@ -79,8 +83,8 @@ class Hangups:
 def _is_hung_up(descriptor: int) -> bool:
     """Return whether the peer of a socket has closed its end.
 
-    An event alone does not prove that: its descriptor may be that of an earlier socket, which has been closed here but
-    is still open for a moment in a process that is being started.
+    An event alone does not prove that the peer has closed its end: its descriptor may be that of an earlier socket,
+    which has been closed in this process but is still open for a moment in a process that is being started.
     """
     asked = select.poll()
     asked.register(descriptor, select.POLLRDHUP)

@@ -1,4 +1,4 @@
-"""The incoming data of a connection: request heads and bodies. This module does no I/O.
+"""Reads request heads and bodies from the incoming data of a connection. This module does no I/O.
 
 Two servers in a row that disagree about where a request ends can be made to see different requests (request smuggling).
 Therefore everything that could be read in two ways is refused here, whether or not the parser would accept it (RFC
@@ -19,7 +19,7 @@ from trio_mcp.http.runner.heads import check_head
 __all__ = ["RequestHead", "RequestHeads", "RequestReader"]
 
 MAX_SEEN: Final = 256
-"""How many heads are remembered: those with at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` fields.
+"""How many heads are remembered, each with at most `MAX_SEEN_SIZE` bytes and `MAX_SEEN_FIELDS` fields.
 
 An arbitrary choice.
 """
@@ -28,9 +28,10 @@ _HEAD = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n(?
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
 
-# The fields that frame the body, and others that are secret or differ between the requests of one client, provided that
-# they are valid and both parsers leave them as they are. RFC 9110, section 8.6; RFC 9112, section 6.1;
-# 2025-11-25 `basic/transports`, Session Management; 2026-07-28 `basic/transports/streamable-http`, Request Metadata.
+# The pattern matches fields that frame the body (RFC 9110, section 8.6; RFC 9112, section 6.1), and others that are
+# secret or differ between the requests of one client (2025-11-25 `basic/transports`, Session Management; 2026-07-28
+# `basic/transports/streamable-http`, Request Metadata), provided that they are valid and both parsers leave them as
+# they are.
 _VARYING = re.compile(
     rb"\r\n(?:(content-length):[ \t]*([0-9]{1,19})|(transfer-encoding):[ \t]*(chunked)|"
     rb"(authorization|baggage|mcp-method|mcp-name|mcp-param-[0-9a-z-]+|mcp-session-id|traceparent|tracestate|x-request-id):"
@@ -66,7 +67,7 @@ class RequestHeads:
 
     Args:
         parse: The function that parses the fields.
-        limit: The largest head that is accepted, in bytes.
+        limit: The maximum size of a head, in bytes.
     """
 
     _parse: ParseFields
@@ -77,7 +78,7 @@ class RequestHeads:
         """Parse a head that ends with an empty line.
 
         Returns:
-            The head, all its fields, and the length of the body; None if the body is chunked.
+            The head, all its fields, and the length of the body, which is None if the body is chunked.
 
         Raises:
             FramingError: If the head is refused.
@@ -90,8 +91,8 @@ class RequestHeads:
             varying.append((name.lower(), value))
             if varying[-1][0] not in FRAMING:
                 continue
-            # Two such fields are refused even if they agree: a proxy in front may have used only one of them, or
-            # neither.
+            # Two fields that frame the body are refused even if they agree: a proxy in front may have used only one of
+            # them, or neither.
             if framed:
                 raise FramingError(400, "the end of the request is ambiguous")
             framed = True
@@ -103,17 +104,17 @@ class RequestHeads:
         if head is None:
             head = self._read(key)
             if len(key) <= MAX_SEEN_SIZE and len(head.fields) <= MAX_SEEN_FIELDS:
-                if len(self._seen) >= MAX_SEEN:  # a client can make up any number of heads
+                if len(self._seen) >= MAX_SEEN:  # the cache is bounded: a client can make up any number of heads
                     self._seen.clear()
                 self._seen[key] = head
-        if length is None and head.version == "1.0":  # see `check_head`
+        if length is None and head.version == "1.0":  # HTTP/1.0 has no chunks: see `check_head`
             raise FramingError(400, "the end of the request is ambiguous")
         # The list is always a new one, because an application may change it.
         return head, [*head.fields, *varying], length
 
     def _read(self, raw: bytes) -> RequestHead:
         # This check precedes the parser, because parsers differ in what they accept. There is one search for the whole
-        # head: one for each line would cost more than the parsers.
+        # head: a search for each line would cost more than the parsers.
         match = _HEAD.fullmatch(raw)
         if match is None:
             raise FramingError(400, "the head is malformed")
@@ -123,16 +124,17 @@ class RequestHeads:
         fields = self._parse(raw)
         hosts = sum(name == b"host" for name, _ in fields)
         if hosts > 1 or (not hosts and version != b"1.0"):
-            raise FramingError(400, "there must be one Host")
+            raise FramingError(400, "a request must have exactly one Host")
         named: dict[bytes, bytes] = {}
         for name, value in fields:
-            # A list may be spread over several lines (RFC 9110, section 5.3): `close` may be in a second Connection.
+            # A list may be spread over several lines (RFC 9110, section 5.3), so `close` may be in a second Connection
+            # field.
             named[name] = named[name] + b"," + value if name in named else value
         # Valid fields of these names have been taken out, so the parser has no say in where a body ends.
         if b"content-length" in named:
             raise FramingError(400, "the Content-Length is malformed")
         if b"transfer-encoding" in named:
-            raise FramingError(400, "the only transfer coding is chunked")
+            raise FramingError(400, "the only transfer coding supported is chunked")
         target, fields = check_head(version, target, fields, self.limit)
         options = {option.strip() for option in named.get(b"connection", b"").lower().split(b",")}
         return RequestHead(
@@ -140,9 +142,9 @@ class RequestHeads:
             target=target,
             version=version.decode("ascii"),
             fields=fields,
-            # RFC 9110, section 10.1.1: the expectation of a client of HTTP/1.0 must be ignored.
+            # RFC 9110, section 10.1.1: the expectation of an HTTP/1.0 client must be ignored.
             expects=version != b"1.0" and named.get(b"expect", b"").lower() == b"100-continue",
-            # RFC 9112, section 9.3: whether to honor the keep-alive of HTTP/1.0 is the server's choice.
+            # RFC 9112, section 9.3, does not require a server to honor the keep-alive of HTTP/1.0.
             lasting=version != b"1.0" and b"close" not in options,
         )
 
@@ -161,7 +163,7 @@ class RequestReader:
 
     _heads: RequestHeads
     _buffer: bytearray = attrs.Factory(bytearray)
-    _searched: int = 0  # bytes of the buffer in which no head ends
+    _searched: int = 0  # how many bytes of the buffer were searched for the end of a head
     _left: int = 0  # bytes of the body that have not arrived
     _chunks: Chunks | None = None
     raw: bytes = b""
@@ -183,7 +185,7 @@ class RequestReader:
             FramingError: If the head is refused.
         """
         buffer = self._buffer
-        while buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: some old clients send this after a body
+        while buffer.startswith(b"\r\n"):  # some old clients send CR LF after a body (RFC 9112, section 2.2)
             del buffer[:2]
         # The search goes back three bytes, because the four that end a head may arrive in two parts. It goes no
         # further: otherwise, a head that arrives byte by byte would take quadratic time.
@@ -212,11 +214,11 @@ class RequestReader:
         # A lone CR may become an empty line, which is skipped. A TLS handshake begins with 0x16: if it were not refused
         # here, its client would wait until the timeout.
         if buffer and buffer[0] <= 0x20 and buffer != b"\r":
-            raise FramingError(400, "this is not HTTP")
+            raise FramingError(400, "the request is not HTTP")
         if _BARE_LF.search(buffer, self._searched, limit + 1):
             raise FramingError(400, "a line of the head ends without CR LF")
         if len(buffer) > limit:
-            # RFC 9112, section 3: 414 if the request line itself is too long.
+            # RFC 9112, section 3, requires 414 if the request target itself is too long.
             if buffer.find(b"\n", 0, limit) >= 0:
                 raise FramingError(431, "the fields are too long")
             raise FramingError(414, "the target is too long")
@@ -232,7 +234,7 @@ class RequestReader:
             data = self._chunks.take(buffer)
             self.complete = self._chunks.complete
             return data
-        # Nearly always the whole buffer belongs to the body, and is copied only once.
+        # Nearly always the whole buffer belongs to the body, so it is copied only once.
         data = bytes(buffer if len(buffer) <= self._left else buffer[: self._left])
         del buffer[: len(data)]
         self._left -= len(data)

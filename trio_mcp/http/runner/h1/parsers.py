@@ -1,4 +1,4 @@
-"""Two parsers of request heads, on h11 and on httptools; what they have in common is in `incoming`."""
+"""Parses request heads with h11 or httptools; what both parsers have in common is in `incoming`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ case. The function raises `FramingError` if something in the head is not allowed
 
 def parse_with_h11(head: bytes) -> Fields:
     """Parse the fields of a head with h11; see `ParseFields`."""
-    # There is a new object for each head: a connection object also tracks the body, but `RequestReader` does that here.
+    # Each head gets a new connection object: h11's object would also track the body, but `RequestReader` does that.
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=len(head))
     connection.receive_data(head)
     try:
@@ -64,12 +64,12 @@ def httptools_parser() -> ParseFields:
 
     def parse_with_httptools(head: bytes) -> Fields:
         fields = _Fields()
-        # llhttp accepts only a fixed list of methods, and judges targets differently. The request line has been
-        # checked.
+        # llhttp accepts only a fixed list of methods, and checks targets differently. So llhttp gets another request
+        # line; the real one has already been checked.
         try:
             parser(fields).feed_data(b"POST / HTTP/1.1" + head[head.index(b"\r\n") :])
         except httptools.HttpParserUpgrade:
-            pass  # the whole head has been read; whether to change the protocol is up to the application
+            pass  # the whole head has been parsed; the application decides whether to change the protocol
         except httptools.HttpParserError as error:
             raise FramingError(400, str(error)) from None
         return fields.found

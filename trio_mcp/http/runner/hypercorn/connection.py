@@ -1,12 +1,12 @@
-"""A connection that is served by hypercorn, and the runner that creates it.
+"""Serves connections with hypercorn: the runner, and the connections that it creates.
 
-Hypercorn 0.18 parses the protocol. This package closes gaps in it, so that a peer's misbehaviour affects only its own
-connection:
+Hypercorn 0.18 parses the protocol. This package closes gaps in hypercorn, so that a peer's misbehaviour affects only
+its own connection:
 
 * Cleartext HTTP/2 is not served, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
   down. HTTP/2 over TLS is served, by ALPN; see `http2`.
-* A peer that stops reading has a time limit, after which the connection is dropped; hypercorn itself waits for it in a
-  shielded scope.
+* A peer that stops reading has a time limit, after which the connection is dropped; hypercorn itself waits for such a
+  peer in a shielded scope.
 * The part of a body that the application leaves unread is dropped, also for a moment after the response, instead of
   blocking the connection forever.
 * A client that leaves after it has sent its next request is noticed.
@@ -82,10 +82,10 @@ class HttpConnection:
         self._context = context
         self._limits = limits
         self.protocol: Any = None
-        self._idle = True  # no request is under way
-        self._silent = False  # nothing has arrived since the deadline was set; the first bytes set another deadline
-        self._left = trio.Event()  # nothing more will arrive
-        self._taken = False  # the application has taken the connection over
+        self._idle = True  # whether no request is under way
+        self._silent = False  # whether nothing has arrived since the deadline was set
+        self._left = trio.Event()  # set when nothing more will arrive
+        self._taken = False  # whether the application has taken the connection over
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
@@ -103,7 +103,7 @@ class HttpConnection:
             self._expect(self._limits.head_timeout)
             # An HTTP/2 client must send the preface within the time of a head; then the connection may be idle.
             self._silent = isinstance(self.protocol, Http2)
-            data: bytes | None = b"..."  # any value that enters the loop
+            data: bytes | None = b"..."  # any value will do: it is only for entering the loop
             with contextlib.suppress(ClientLeft):
                 while data:
                     data = await self.wire.receive()
@@ -143,7 +143,7 @@ class HttpConnection:
             raise RuntimeError("the connection can't be taken over: it is not HTTP/1.1, or was taken over before")
         head = self.protocol.head_to_take()
         self._taken = True
-        # The reader now only waits for the client to leave, but a stream must not have two readers.
+        # The reader now only waits for the client to leave. It is stopped, because a stream must not have two readers.
         self.wire.stop_waiting("the application takes the connection over")
         await self._left.wait()
         # The bytes after the head are the beginning of the other protocol; h11 has kept them unread.
@@ -162,7 +162,8 @@ class HttpConnection:
     async def protocol_send(self, event: Event) -> None:
         """Act on an event of the protocol: send bytes, close, or note whether the connection is idle."""
         if isinstance(event, RawData):
-            # Hypercorn learns of a broken connection only from this event: without it the streams would continue.
+            # Hypercorn learns of a broken connection only from the event `Closed`: without it, the streams would
+            # continue.
             if not await self.wire.send(event.data):
                 await self.protocol.handle(Closed())
         elif isinstance(event, Closed):

@@ -33,8 +33,8 @@ class Http1(H11Protocol):
     """
 
     ending = False
-    _held: Sequence[bytes] = ()  # sent with the next event
-    _request: Any = None  # the last request
+    _held: Sequence[bytes] = ()  # bytes that are sent with the next event
+    _request: Any = None  # the request that has arrived last
     _framing = 0  # bytes of the body that were not content, less a quarter of the content
 
     def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
@@ -49,9 +49,11 @@ class Http1(H11Protocol):
             RuntimeError: If the request asks for no other protocol, or its response has begun.
         """
         connection, request = self.connection, self._request
-        # h11 is PAUSED while the response is owed only if the request asks for another protocol.
+        # While the response has yet to be sent, h11 is PAUSED only if the request asks for another protocol.
         if connection.our_state is not h11.SEND_RESPONSE or connection.next_event() is not h11.PAUSED:
-            raise RuntimeError("the connection can't be taken over: the request has no Upgrade, or has a response")
+            raise RuntimeError(
+                "the connection can't be taken over: the request has no Upgrade header, or the response has begun"
+            )
         fields = b"".join([b"%b: %b\r\n" % field for field in request.headers])
         return b"%b %b HTTP/%b\r\n%b\r\n" % (request.method, request.target, request.http_version, fields)
 
@@ -90,7 +92,8 @@ class Http1(H11Protocol):
                 if not await self._goes_on(found):
                     break
             except h11.RemoteProtocolError as error:
-                # The error is sent only if no response has begun: otherwise it would look like the rest of that one.
+                # The error is sent only if no response has begun: otherwise it would look like the rest of that
+                # response.
                 if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                     await self._send_error_response(self._status_of(error))
                 await self.send(Closed())
@@ -118,7 +121,7 @@ class Http1(H11Protocol):
             # not the last one, because the end of the body is unknown then.
             return 400
         if status == 431 and self.connection.their_state is h11.ERROR and self.stream is None:
-            # RFC 9112, section 3: 414 if the request line itself is too long.
+            # RFC 9112, section 3, requires 414 if the request target itself is too long.
             return 431 if b"\n" in self.connection.trailing_data[0] else 414
         return status
 
@@ -164,12 +167,12 @@ class Http1(H11Protocol):
         try:
             parts: list[bytes] = connection.send_with_data_passthrough(event)
         except h11.LocalProtocolError:
-            # h11 sends nothing after an error of the peer, so the response can't be sent.
+            # Once the peer has broken the protocol, h11 sends nothing more, so the response can't be sent.
             if connection.their_state != h11.ERROR:
                 raise
             return
         if isinstance(event, h11.Response):
-            # Tell the client how long the connection is kept, so that it closes first and never sends a request into a
+            # Tell the client how long the connection is kept, so that it closes first and never sends a request on a
             # connection that is being closed. h11 is DONE if the request was read to its end, and the client has not
             # asked for the connection to be closed.
             done = connection.their_state is h11.DONE and not self.context.terminated.is_set()
@@ -182,7 +185,7 @@ class Http1(H11Protocol):
         if self.ending and isinstance(event, h11.Data):
             self._held = parts
             return
-        # Small parts are joined: a write, and often a packet, for each would cost more than the copy.
+        # Small parts are joined: a write, and often a packet, for each part would cost more than the copy.
         if sum(map(len, parts)) <= PIECE:
             parts = [b"".join(parts)]
         for part in parts:  # a large body is not copied, so a client that doesn't read it costs no second copy
@@ -208,7 +211,7 @@ class ClientLeft(Exception):
 class _NextRequest(EventWrapper):
     """The event for which the reader waits while a pipelined request must wait for the response to the one before.
 
-    During the wait it continues to read, because otherwise no task would notice that the client has left.
+    During the wait it continues to read, because otherwise no task would notice that the client leaves.
 
     Args:
         protocol: The protocol, which gets the bytes that arrive in the meantime.

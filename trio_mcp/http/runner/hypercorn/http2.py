@@ -5,7 +5,7 @@ Hypercorn 0.18 leaves these gaps:
 * If a peer never opens a stream's window, the request waits forever, even after the connection has ended, while its
   data piles up.
 * Data on a stream whose response has ended ends the connection, and so does a path that is not ASCII.
-* After a number of requests the connection ends at once, with the requests under way. Here there is no such limit.
+* After a number of requests the connection ends at once, with the requests under way. This module sets no such limit.
 * A stream that the peer has reset is never forgotten, and keeps the connection from becoming idle.
 * The peer decides how many header fields are remembered to compress later ones.
 * A request that is cancelled while its head is being written ends the connection, or drops the data of other requests.
@@ -39,7 +39,7 @@ FRAME_HEAD = 9
 """The size of a frame's header, in bytes (RFC 9113, section 4.1)."""
 
 MAX_TABLE = 4096
-"""The most bytes of header fields that are remembered for compression: HPACK's default, even if the client allows more.
+"""The maximum size of the compression's table, in bytes: HPACK's default, even if the client allows more.
 
 The encoder searches the table for every field that it writes."""
 
@@ -54,7 +54,7 @@ class Http2(H2Protocol):
         write_timeout: Seconds that the peer may take to open the window for `PIECE` bytes on a stream.
     """
 
-    has_unread_body = False  # each stream has its own end
+    has_unread_body = False  # over HTTP/2, unread data never delays the end of the connection
 
     def __init__(self, *given: Any, write_timeout: float) -> None:
         super().__init__(*given)
@@ -89,7 +89,8 @@ class Http2(H2Protocol):
             with contextlib.suppress(ProtocolError):  # the stream may have ended in the meantime
                 self.connection.send_headers(event.stream_id, fields)
             # Hypercorn would flush here, in the task of the request, which may be cancelled. HPACK's state and the
-            # order of frames belong to the connection, so all bytes from h2 must be sent: only wake the sender.
+            # order of frames belong to the connection, so all bytes from h2 must be sent: this task only wakes the
+            # sender.
             await self.has_data.set()
             return
         if not isinstance(event, (Body, EndBody)):
@@ -124,7 +125,7 @@ class Http2(H2Protocol):
                 await self._give_up(event.stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
             else:
                 await super()._handle_events([event])
-            # For the encoder, h2 adopts whatever table size the client allows.
+            # The size of the encoder's table is limited, because h2 adopts whatever size the client allows.
             if isinstance(event, h2.events.RemoteSettingsChanged):
                 encoder = self.connection.encoder
                 encoder.header_table_size = min(encoder.header_table_size, MAX_TABLE)
@@ -133,7 +134,8 @@ class Http2(H2Protocol):
                 # be idle now.
                 await self._forget(event.stream_id)
                 await self.send(Updated(idle=self.idle))
-        # Flush our own acknowledgements: hypercorn flushes only after its own events.
+        # The acknowledgements sent above are flushed here, because hypercorn flushes only after the events that it
+        # handles itself.
         await self._flush()
 
     async def _create_stream(self, request: h2.events.RequestReceived) -> None:
@@ -154,7 +156,7 @@ class Http2(H2Protocol):
         self.streams[stream_id] = stream
         self.stream_buffers[stream_id] = _Buffer(self.context.event_class)
         self.priority.insert_stream(stream_id)
-        self.priority.block(stream_id)  # until there is something to send
+        self.priority.block(stream_id)  # blocked until there is something to send
         await stream.handle(
             Request(
                 stream_id=stream_id,
@@ -223,7 +225,8 @@ class _Buffer(StreamBuffer):
     framing = 0
 
     async def pop(self, max_length: int) -> bytes:
-        # No `_is_empty.set()` here, unlike hypercorn's: `close` sets it once the end of the stream has been sent.
+        # Unlike hypercorn's method, this one does not set `_is_empty`: `close` sets it once the end of the stream has
+        # been sent.
         data = bytes(self.buffer[:max_length])
         del self.buffer[:max_length]
         if len(self.buffer) < BUFFER_LOW_WATER:

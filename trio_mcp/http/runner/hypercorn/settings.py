@@ -25,7 +25,7 @@ class QuietConfig(Config):
     errorlog = None
     include_server_header = False
     keep_alive_timeout = KEEP_ALIVE
-    # The header's resolution is a second, so it need not be formatted for every response.
+    # The resolution of the date is a second, so it need not be formatted for every response.
     _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
 
     def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
@@ -66,10 +66,11 @@ def _response_fields(config: Config) -> Fields:
 def _tls(config: Config) -> ssl.SSLContext | None:
     try:
         return config.create_ssl_context()
-    except OSError as exc:  # also the base class of OpenSSL's errors; none of these names a file
+    except OSError as exc:  # OpenSSL's errors are OSErrors, too; none of these errors names a file
         files = {"certfile": config.certfile, "keyfile": config.keyfile, "ca_certs": config.ca_certs}
         named = ", ".join(f"{name}={path!r}" for name, path in files.items() if path is not None)
-        # The type is kept: as error numbers of the system, OpenSSL's numbers would mean something else.
+        # The type of the exception is kept, because OpenSSL's error numbers would mean something else in a plain
+        # OSError.
         raise type(exc)(exc.errno, f"can't serve TLS with {named}: {exc.strerror or exc}") from None
 
 
@@ -89,7 +90,7 @@ def _bind(config: Config, inherited: list[int]) -> list[Bound]:
 
 
 def _close_abandoned(exc: OSError) -> None:
-    """Close the sockets that hypercorn opened before it failed: it leaves them to the garbage collector."""
+    """Close the sockets that hypercorn opened before it failed: hypercorn leaves them to the garbage collector."""
     for frame, _ in traceback.walk_tb(exc.__traceback__):
         for value in frame.f_locals.values():
             for each in value if isinstance(value, list) else (value,):

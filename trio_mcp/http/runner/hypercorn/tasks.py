@@ -1,4 +1,4 @@
-"""The tasks in which hypercorn runs the application."""
+"""Runs the application in tasks, for hypercorn."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Events(Extras):
         self._take_over = take_over
         self.taken = False
         self._waiting: deque[MutableMapping[str, Any]] = deque()
-        self._changed: trio.lowlevel.ParkingLot | None = None  # made when needed: usually nothing waits
-        self._ended = False  # no more will come
-        self._unwanted = False  # the application has ended
+        self._changed: trio.lowlevel.ParkingLot | None = None  # made when needed: usually no task waits
+        self._ended = False  # whether no more events will come
+        self._unwanted = False  # whether the application has ended
 
     def receive_nowait(self) -> MutableMapping[str, Any] | None:
         if self._waiting:
@@ -92,8 +92,8 @@ class Events(Extras):
 class Tasks:
     """The task group in which hypercorn starts its tasks.
 
-    Unlike hypercorn's own, it lets no task wait for a body that the application leaves unread, and an exception ends
-    only its exchange.
+    Unlike hypercorn's own task group, this one lets no task wait for a body that the application leaves unread, and an
+    exception ends only its exchange.
 
     Args:
         nursery: The nursery of the connection.

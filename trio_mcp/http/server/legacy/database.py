@@ -38,7 +38,9 @@ class _Job:
 
     def done(self, result: outcome.Outcome[Any]) -> None:
         """Wake the task with a result; called in the thread of the database."""
-        with contextlib.suppress(trio.RunFinishedError):  # only after a crash of Trio: the task can't end before that
+        with contextlib.suppress(
+            trio.RunFinishedError
+        ):  # raised only after a crash of Trio: otherwise the task is still waiting
             self.token.run_sync_soon(trio.lowlevel.reschedule, self.task, result)
 
 
@@ -59,10 +61,10 @@ class Database:
     _path: str | bytes
     _prepare: Callable[[sqlite3.Connection], object]
     _file: SqliteFile | None = None
-    _lock: threading.Lock = attrs.Factory(threading.Lock)  # for `_jobs` and `running`; held for moments
+    _lock: threading.Lock = attrs.Factory(threading.Lock)  # guards `_jobs` and `running`; held only for moments
     _jobs: deque[_Job] = attrs.Factory(deque)
     running: bool = False
-    _bell: queue.SimpleQueue[None] = attrs.Factory(queue.SimpleQueue)  # rings once for each job
+    _bell: queue.SimpleQueue[None] = attrs.Factory(queue.SimpleQueue)  # gets an item for each job while the thread runs
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Call a function in the database's thread, in a transaction, and return its result.
@@ -72,8 +74,8 @@ class Database:
         The function may be called twice: if another function fails in the same transaction, each gets a transaction of
         its own.
 
-        If cancelled before the thread has taken the function, the function is not called. If cancelled later, this
-        waits for the end of the transaction, and returns the result.
+        If the call is cancelled before the thread has taken the function, the function is not called. If the call is
+        cancelled later, this method waits for the end of the transaction, and returns the result.
 
         Raises:
             Exception: Whatever opening the database, the function or the transaction raises.
@@ -95,7 +97,7 @@ class Database:
             self._bell.put(None)
         else:
             try:
-                # Trio's threads don't keep the process alive, and are reused.
+                # Trio's threads are used, because they don't keep the process alive, and are reused.
                 trio.lowlevel.start_thread_soon(self._serve, lambda _: None, "event store")
             except BaseException:
                 with self._lock:
@@ -147,7 +149,8 @@ class Database:
             try:
                 values = self._opened().transact([job.work for job in group if job.work is not None])
             except LockedFile as exc:
-                # If each job waited for the lock in turn, the last one would wait for half an hour.
+                # All jobs at hand fail at once: if each waited for the lock in turn, the last one would wait for half
+                # an hour.
                 for job in chain(group, *groups):
                     job.done(outcome.Error(LockedFile(*exc.args)))
                 return
@@ -155,7 +158,8 @@ class Database:
                 if len(group) == 1:
                     group[0].done(outcome.Error(exc))
                 else:
-                    groups = [[job] for job in group]  # all were undone; alone, each shows whether it fails
+                    # The whole group was rolled back. Each job is now run by itself, so that only those at fault fail.
+                    groups = [[job] for job in group]
             else:
                 for job, value in zip(group, values, strict=True):
                     job.done(outcome.Value(value))

@@ -28,7 +28,8 @@ from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["Endpoint"]
 
-# Ten seconds (arbitrary), because sessions end much less often than requests, whose refusals say one second.
+# A client is asked to wait ten seconds (an arbitrary choice), not one as with a refused request, because sessions end
+# much less often than requests.
 TOO_MANY_SESSIONS: Final = refuse(
     503, ErrorData(OVERLOADED, "too many sessions; try again later"), headers=(("Retry-After", "10"),)
 )
@@ -47,12 +48,12 @@ class Endpoint(LegacyEndpoint):
     def __init__(self, run: HostedRun, options: HttpOptions) -> None:
         self._run = run
         self._options = options
-        # There are three views of the sessions: all that are running (including stateless, HTTP+SSE and ending ones),
-        # those that a client can name, and those of the latter that no HTTP request is using.
+        # There are three collections of sessions: all that are running (including stateless, HTTP+SSE and ending ones),
+        # those that a client can name, and those that a client can name but no HTTP request is using.
         self._live: set[HttpSession] = set()
         self._sse = None if options.settings["sse_path"] is None else SseSessions(run, options, self._live)
         self._sessions: dict[str, HttpSession] = {}
-        self._idle: OrderedDict[str, float] = OrderedDict()  # when each became idle; the one idle longest comes first
+        self._idle: OrderedDict[str, float] = OrderedDict()  # when each session became idle, the longest idle first
         self._watching = False
 
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
@@ -86,10 +87,10 @@ class Endpoint(LegacyEndpoint):
         self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage
     ) -> None:
         session = HttpSession(self._run, self._options, self._live, stateless=True)
-        # There was no handshake: only the version header says something about the client.
+        # There was no handshake, so only the version header says something about the client.
         if accepted.revision is not None:
             session.connection.presume(accepted.revision)
-        # The session runs in the task of this exchange: nothing of it outlives the POST.
+        # The session runs in the task of this exchange, so that nothing of it outlives the POST.
         async with trio.open_nursery() as nursery:
             await nursery.start(session.host)
             try:
@@ -98,7 +99,8 @@ class Endpoint(LegacyEndpoint):
                 session.end("the exchange has ended")
 
     async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        # Sessions that have not finished the handshake give way first: opening one costs a scanner nothing.
+        # If there are too many sessions, one that has not finished the handshake gives way, because a scanner can open
+        # many such sessions at no cost.
         if len(self._sessions) >= self._options.settings["max_sessions"] and not self._made_room():
             await answer.refuse(TOO_MANY_SESSIONS)
             return
@@ -129,7 +131,7 @@ class Endpoint(LegacyEndpoint):
         """
         for session in map(self._sessions.__getitem__, self._idle):
             if not session.connection.initialized:
-                self._remove(session, "its client has not finished the handshake, and there are too many sessions")
+                self._remove(session, "the client has not finished the handshake, and there are too many sessions")
                 return True
         return False
 
@@ -224,7 +226,7 @@ class Endpoint(LegacyEndpoint):
             sse_sessions=0 if self._sse is None else len(self._sse),
             exchanges=sum(each.exchanges for each in self._live),
             listening=sum(each.router.rest.writer is not None for each in self._live),
-            streams=sum(len(each.router.streams) - 1 for each in self._live),  # without `rest`
+            streams=sum(len(each.router.streams) - 1 for each in self._live),  # the stream `rest` is not counted
             unanswered=sum(each.router.unanswered for each in self._live),
             unstored=sum(each.router.unstored for each in self._live),
             watching=self._watching,
@@ -265,7 +267,8 @@ class Endpoint(LegacyEndpoint):
                     continue
                 session = self._sessions[first[0]]
                 if session.connection.busy:  # the client has left, and may come back for the response
-                    # A handler that waits for a response from the client would keep the session forever.
+                    # Our requests to the client fail, because a handler that waits for a response would keep the
+                    # session forever.
                     session.router.give_up_questions(f"the client has sent no HTTP request for {timeout:g} seconds")
                     self._idle[session.id] = now
                     self._idle.move_to_end(session.id)
@@ -302,7 +305,7 @@ class SseSessions:
         if len(self._sessions) >= self._options.settings["max_sessions"]:
             return TOO_MANY_SESSIONS
         session = HttpSession(self._run, self._options, self._live, one_stream=True, owner=request.owner)
-        # 2024-11-05 `basic/transports`, HTTP with SSE: the first event tells the client where to post its messages.
+        # The first event tells the client where to post its messages (2024-11-05 `basic/transports`, HTTP with SSE).
         # The query names the session, because this transport has no header for it.
         where = f"{quote(request.root)}{self._options.settings['message_path']}?session_id={session.id}"
         session.greeting = encode_event(where.encode(), event="endpoint")
@@ -361,7 +364,8 @@ class SseSessions:
 
     def end_when_idle(self) -> None:
         """Refuse new work, and end each session as soon as none of its requests is under way."""
-        # A session ends with its stream, on which the responses to requests under way still have to be sent.
+        # The sessions are not ended at once: a session ends with its stream, on which the responses to requests under
+        # way still have to be sent.
         self._leaving = True
         for session in self._sessions.values():
             session.start_soon(partial(_end_when_settled, session))

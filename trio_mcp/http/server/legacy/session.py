@@ -42,7 +42,7 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
 MAX_JOINED: Final = 64 * 1024
-"""The longest message that is joined to the priming event, in bytes (arbitrary): a longer one costs more to copy."""
+"""The maximum size, in bytes, of a message that is joined to the priming event (arbitrary): joining copies it."""
 PRIMING_DELAY: Final = 0.02
 """Seconds that a priming event may wait to be sent together with the first message (arbitrary): most calls are over by
 then, and cost a quarter less; a client that is cut off within this time might not have received the event anyway."""
@@ -51,8 +51,8 @@ then, and cost a quarter less; a client that is cut off within this time might n
 def key_of(session_id: str, owner: Owner | None) -> str:
     """Return the name of a session in an event store.
 
-    The name is a digest, so that a reader of the store can't use the sessions. It depends on the owner, so that no
-    other owner finds the events, not even in another run.
+    The name is a digest of the session's id, so that people who can read the store can't use the sessions. The name
+    also depends on the owner, so that no other owner finds the events, not even in another run.
     """
     whole = session_id if owner is None else json.dumps([session_id, *owner])
     return hashlib.sha256(whole.encode()).hexdigest()
@@ -65,7 +65,7 @@ def event_id(stream: int, number: int) -> str:
 
 
 def read_event_id(text: str) -> tuple[int, int] | None:
-    """Return the stream and the number that an event id names; None if it is not one of our ids."""
+    """Return the stream and the number that an event id names, or None if it is not one of our ids."""
     stream, dash, number = text.partition("-")
     # Only numbers of fewer than 19 digits are sure to fit into the signed 64-bit integers that a store may use.
     if not (dash and text.isascii() and all(part.isdigit() and len(part) < 19 for part in (stream, number))):
@@ -105,14 +105,15 @@ class HttpSession:
         one_stream: bool = False,
         owner: Owner | None = None,
     ) -> None:
-        # 2025-11-25 `basic/transports`, Session Management, 1: globally unique and cryptographically secure (256 bits).
+        # The id must be globally unique and cryptographically secure, so it has 256 random bits (2025-11-25
+        # `basic/transports`, Session Management, 1).
         self.id = "" if stateless else secrets.token_urlsafe(32)
         store = None if stateless or one_stream else options.settings["event_store"]
         self.router = StreamRouter(
             self, store, key_of(self.id, owner), retry=options.settings["retry"], one_stream=one_stream
         )
-        # POSTs feed the connection, which reads no link: an idle session has a single task, whose nursery runs
-        # handlers.
+        # The connection reads no link, because POSTs feed it. Therefore an idle session has only one task, in whose
+        # nursery the handlers run.
         self.connection = run.connect(self.router, lasting=not stateless)
         self.owner = owner
         self.greeting: bytes | None = None
@@ -154,8 +155,8 @@ class HttpSession:
             await self._last_words()
 
     async def _last_words(self) -> None:
-        # Messages that were sent before the end can still be fetched if the store outlives this run. Storing them is
-        # shielded, because the server may be cancelled, but for no longer than the close grace.
+        # Messages that were sent before the end can still be fetched if the store outlives this run, so they are stored
+        # even if the server is cancelled, but for no longer than the close grace.
         try:
             with trio.move_on_after(self._close_grace, shield=True):
                 if self.forgotten and self.router.store is not None:
@@ -170,7 +171,7 @@ class HttpSession:
     def end(self, why: str) -> None:
         """End the session: cancel its handlers, and end its streams. Calling this again does nothing."""
         self.connection.end(why)
-        # The nursery is None the second time: cancelling it makes `host` call this again.
+        # Cancelling the nursery makes `host` call this method again; by then the nursery is None.
         nursery, self._nursery = self._nursery, None
         if nursery is not None:
             nursery.cancel_scope.cancel(why)
@@ -180,7 +181,7 @@ class HttpSession:
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Hold) -> None:
         """Serve a POST, with which the client sends a message."""
         message, metadata = accepted.message, request.metadata
-        if self.connection.closed:  # only a stateless session, closed at once because the server is ending
+        if self.connection.closed:  # a stateless session that was closed at once, because the server is ending
             await answer.refuse(refuse(503, f"the request got no response: {self.connection.close_cause}"))
             return
         if not accepted.owes_answer:
@@ -232,8 +233,8 @@ class HttpSession:
             await answer.refuse(refuse(400, "the Last-Event-ID names an event that was never sent"))
             return
         turn = 0
-        # A client may ask twice if its first connection died unnoticed. Both requests may then wait for the store: the
-        # turn shows which is the newest.
+        # A client may ask for a stream twice if its first connection died unnoticed. Both requests may then wait for
+        # the store: the turn shows which is newer.
         if stream is not None:
             turn = stream.turn = stream.turn + 1
         try:
@@ -242,9 +243,10 @@ class HttpSession:
             await answer.refuse(refuse(410, f"{exc}; repeat the request"))
             return
         if stream is None:
-            # The stream has ended, and everything sent on it is in the store: this stand-in only replays that.
+            # The stream has ended, and everything sent on it is in the store: this stand-in only replays the stored
+            # messages.
             stream = NumberedStream(number, set(), stored=True, ended=True)
-            # If there are no events, the client has received everything.
+            # If the store has no events after the cursor, the client has received everything.
             stream.last = stream.ready = events[-1].number if events else cursor
         elif stream.turn != turn:  # the client has opened the stream again in the meantime: abandon this response
             await answer.start_events()
@@ -273,7 +275,7 @@ class HttpSession:
                     self.router.release(request_id)
 
     def start_soon(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Start a task of the session, unless it has ended."""
+        """Start a task in the session; do nothing if the session has ended."""
         if self._nursery is not None:
             self._nursery.start_soon(function)
 
@@ -289,8 +291,8 @@ class HttpSession:
         """Return the bytes to send first: the greeting, a priming event (Sending Messages, 6), or a comment."""
         if self.greeting is not None:
             return self.greeting
-        # There is at least a comment: the runner sends the head together with the first piece of the body, and the
-        # client waits for the head.
+        # At least a comment is sent, because the client waits for the head, and the runner sends the head together with
+        # the first piece of the body.
         return (
             encode_priming_event(event_id(stream.number, cursor), self._options.settings["retry"])
             if self.primes
@@ -334,8 +336,8 @@ class HttpSession:
             self.router.tidy(stream)
             if writer.gone or not answer.started:
                 self._left(stream)
-        # This is outside the writer's scope: if a newer response has taken over the stream, this one still gets its
-        # end.
+        # The end is written outside the writer's scope, which is cancelled if a newer response has taken over the
+        # stream: even then, this response gets its end.
         if not writer.gone and not answer.finished:
             await self._finish(stream, writer, answer)
 
@@ -371,7 +373,7 @@ class HttpSession:
                 await stream.change()
         if writer.until is not None or writer.scope.cancel_called or not stream.complete or stream.ready != 1:
             return False
-        # This needs no scope: it is a single write, which ends with the connection at the latest.
+        # No cancel scope is needed, because this is a single write, which ends with the connection at the latest.
         await self._write_ready(stream, writer, answer, cursor)
         return True
 
@@ -393,19 +395,20 @@ class HttpSession:
             await answer.whole(202)  # the client has cancelled the request
 
     def _left(self, stream: NumberedStream) -> None:
-        """React to a client that has left.
+        """React to the disconnection of a client.
 
-        That is not a cancellation (2025-11-25 `basic/transports`, Sending Messages, 6).
+        A disconnection is not a cancellation (2025-11-25 `basic/transports`, Sending Messages, 6).
         """
         if self._stateless:
             self.end("the client closed the stream, and without a session it can't come back for the response")
-        # With a store the client can come back for the rest, so nothing is lost.
+        # With a store the client can come back for the remaining messages, so nothing is lost.
         elif not stream.stored:
             self.router.lose(stream, "the client closed the stream that the request was sent on")
 
     async def _write(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int | None) -> None:
         while cursor is not None:  # noqa: ASYNC913 - every iteration but the last has a checkpoint
-            # The server closes the response early (2025-11-25, SEP-1699): the client polls by coming back for the rest.
+            # The server closes the response early (2025-11-25, SEP-1699): the client polls by coming back for the
+            # remaining messages.
             if writer.until is not None and cursor >= writer.until:
                 if writer.retry is not None:
                     await answer.send(encode_retry(writer.retry))
@@ -426,8 +429,8 @@ class HttpSession:
 
     async def _write_ready(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int) -> int | None:
         """Write the messages after the cursor, and return the new cursor; None if nothing may follow."""
-        # This is a separate method, because variables of `_write` would keep a long message in memory until the next
-        # one.
+        # This code is a method of its own, because variables of `_write` would keep a long message in memory until the
+        # next one.
         events = await self._next(stream, writer, cursor)
         if events is None:
             return None
@@ -467,14 +470,15 @@ class HttpSession:
         return writer.expires <= trio.current_time() and not (self._one_stream and self.connection.busy)
 
     async def _next(self, stream: NumberedStream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
-        # With a store, the queue may begin after a gap, or with messages that a replay has already sent.
+        # With a store, the queue may begin after a gap, or with messages that a replay has already sent. Then the store
+        # is read instead.
         events = stream.take()
         if self.router.store is None or (events and events[0].number == cursor + 1):
             return events
         try:
             return await self._stored(stream.number, cursor)
         except EventsLost as exc:
-            logger.warning("a stream is closed: %s", exc)
+            logger.warning("closing the stream of a session: %s", exc)
             writer.fault = str(exc)
             return None
 

@@ -38,7 +38,7 @@ class SqliteFile:
         self._name = name
         self._real = real
         self._identity = identity
-        self._lock = threading.Lock()  # guards the next two; held while the file is opened, used and closed
+        self._lock = threading.Lock()  # guards `_users` and `_connection` while the file is opened, used and closed
         self._users = 0
         self._connection: sqlite3.Connection | None = None
 
@@ -55,7 +55,7 @@ class SqliteFile:
         name = os.fsdecode(path)
         if name == ":memory:":
             return cls(name)
-        # Symbolic links are resolved: O_EXCL follows none, and SQLite puts its other files beside the target.
+        # Symbolic links are resolved, because O_EXCL follows none, and SQLite puts its other files beside the target.
         real = Path(os.path.realpath(name))
         with _CREATING:
             identity = _create(real)
@@ -77,7 +77,8 @@ class SqliteFile:
             self._users += 1
 
     def _connected(self, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
-        # SQLite must not create the file, because others could read it. Python must not begin transactions by itself.
+        # `mode=rw` keeps SQLite from creating the file, which others could then read. `isolation_level=None` keeps
+        # Python from beginning transactions by itself.
         address = ":memory:" if self._real is None else f"{self._real.as_uri()}?mode=rw"
         connection = sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
         try:
@@ -92,7 +93,7 @@ class SqliteFile:
     def transact(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
         """Call functions in one transaction, and return their results; if anything fails, the transaction is undone.
 
-        No other process writes meanwhile, because the transaction begins with the lock for writing. If it began with a
+        Meanwhile no other process writes, because the transaction begins with the lock for writing. If it began with a
         read, others could write between that read and its own writes.
 
         Raises:
@@ -106,7 +107,7 @@ class SqliteFile:
                 values = [work(connection) for work in works]
                 connection.execute("COMMIT")
             except BaseException:
-                if connection.in_transaction:  # some errors have ended the transaction
+                if connection.in_transaction:  # some errors end the transaction themselves
                     with contextlib.suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                 raise
@@ -121,7 +122,7 @@ class SqliteFile:
                 connection.close()
 
     def __del__(self) -> None:
-        # A store need not be closed; from 3.13 on, Python warns about a connection that was not closed.
+        # A store need not be closed, but from 3.13 on, Python warns about a connection that was not closed.
         if self._connection is not None:
             self._connection.close()
 
@@ -160,6 +161,7 @@ def _identity(path: Path) -> tuple[int, int]:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if found.st_nlink > 1:
-        # SQLite names the -wal after the path, so a process that used another name would not find it (section 2.6).
+        # SQLite names the -wal after the path, so a process that opened the file by another name would not find it
+        # (https://www.sqlite.org/howtocorrupt.html, section 2.6).
         raise OSError(errno.EMLINK, "the file has other names (hard links): use a copy of it", str(path))
     return found.st_dev, found.st_ino

@@ -34,9 +34,9 @@ CREATE TABLE IF NOT EXISTS events (
 );
 """
 
-# This prunes by id instead of by count: counting rows would read the whole index at each append. Deletions leave gaps
-# in the ids, so fewer than max_events may be kept. Every event before the first that is not too old is deleted; if the
-# clock was set back, expired events after that one stay for a while, but `after` ignores them.
+# Events are pruned by id instead of by count, because counting rows would read the whole index at each append.
+# Deletions leave gaps in the ids, so fewer than max_events may be kept. Every event before the first that is not too
+# old is deleted; if the clock was set back, expired events after that one stay for a while, but `after` ignores them.
 PRUNE = """
 DELETE FROM events WHERE id < max(
     (SELECT id FROM events WHERE time >= ? ORDER BY id LIMIT 1),
@@ -88,7 +88,7 @@ class MemoryEventStore(EventStore):
         for event in events:
             kept = self._streams.setdefault(session, {}).setdefault(event.stream, deque())
             if kept and event.number <= kept[-1].number:
-                continue  # stored by an earlier attempt that was cancelled
+                continue  # an earlier attempt, which was cancelled, has stored this event
             kept.append(event)
             self._order[session, event.stream, event.number] = now
             self._bytes += len(event.data)
@@ -162,7 +162,8 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         return self
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        # Unlike the store in memory, this uses the wall clock: times must keep their meaning after a restart.
+        # The time is that of the wall clock, unlike in the store in memory, because it must keep its meaning after a
+        # restart.
         now = time.time()
         rows = [(session, event.stream, event.number, now, event.data) for event in events]
 
@@ -181,11 +182,11 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
             return connection.execute(
                 "SELECT number, data FROM events WHERE session = ? AND stream = ? AND number >= ? AND time >= ?"
                 " ORDER BY number LIMIT ?",
-                # The limit is one more than a page, for the event with this number itself.
+                # The limit is one more than a page, because the event `number` itself is included.
                 (session, stream, number, oldest, PAGE + 1),
             ).fetchall()
 
-        # The query includes the event with this number itself: if it is stored and no other is, nothing follows yet.
+        # The query includes the event `number` itself: if only that event is stored, nothing follows it yet.
         rows = await self._database.run(select)
         if not rows or rows[0][0] > number + 1:
             raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
@@ -206,7 +207,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
     @staticmethod
     def _prepare(connection: sqlite3.Connection) -> None:
         # WAL with NORMAL never corrupts the file, and syncs it only at a checkpoint: a crash of the process loses
-        # nothing, a power failure the last events (https://www.sqlite.org/pragma.html#pragma_synchronous).
+        # nothing, and a power failure only the last events (https://www.sqlite.org/pragma.html#pragma_synchronous).
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.executescript(SCHEMA)

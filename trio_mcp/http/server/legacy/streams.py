@@ -55,7 +55,7 @@ __all__ = [
 ROOM = 64
 """How many messages may wait on a stream before the handler of its request has to wait (arbitrary)."""
 
-# A client that does not read takes memory up to these bounds, and then loses its stream.
+# A stream that a client does not read takes memory up to these bounds; then it is given up.
 MAX_WAITING = 1024
 MAX_WAITING_BYTES = 4 * 1024 * 1024
 """How many messages, or bytes, may wait on a stream before it is given up (arbitrary).
@@ -183,7 +183,8 @@ class NumberedStream:
                 self._queue = deque()
             self._queue.append(event)
             self._bytes += len(event.data)
-            # The store has all of them, so a client that reads slowly need not take more memory.
+            # The queue is dropped: the store has all its messages, and a client that reads slowly need not take more
+            # memory.
             if len(self._queue) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
                 self.take()
         self._advance(event.number)
@@ -201,7 +202,7 @@ class NumberedStream:
     def drop(self) -> None:
         """Discard the queued messages."""
         self._queue, self._bytes = None, 0
-        self.taken = self.last  # as if all had been written, so that no handler waits for room
+        self.taken = self.last  # all count as written, so that no handler waits for room
 
     def unput(self) -> None:
         """Discard the message that was queued last."""
@@ -243,7 +244,7 @@ class NumberedStream:
     def detach(self, writer: Writer) -> None:
         if self.writer is writer:  # otherwise a newer response has taken over
             self.writer = None
-            self.taken = self.start  # messages taken from the queue but not written are lost
+            self.taken = self.start  # messages that were taken from the queue are lost if they were not written
             if self.stored:
                 self.take()  # the next writer begins with the messages in the store
             self.wake()
@@ -318,7 +319,7 @@ class StreamRouter:
     # --- streams -------------------------------------------------------------------------------------------------
 
     def open(self, owed: Iterable[RequestId], *, may_stream: bool) -> NumberedStream:
-        """Open the stream of a POST, which owes responses to these requests."""
+        """Open the stream of a POST, which owes responses to the given requests."""
         self._numbers += 1
         asked = tuple(owed)
         stream = NumberedStream(self._numbers, set(asked), may_stream, self.store is not None, asked=asked)
@@ -348,10 +349,10 @@ class StreamRouter:
         # A last message that the store doesn't have yet keeps the stream open.
         if not stream.owed and (stream.lost or stream.ready == stream.last):
             stream.end()
-        # With a store, a client that comes back is served from there.
+        # With a store, a client that comes back is served from the store.
         if stream.ended and (stream.stored or stream.writer is None):
             self.streams.pop(stream.number, None)
-            # The store alone would not show that there was a response.
+            # A stream with a fault is remembered, because the store alone would not show that it owed a response.
             if stream.fault is not None:
                 self.faulty[stream.number] = stream
                 if len(self.faulty) > MAX_FAULTY:
@@ -397,14 +398,15 @@ class StreamRouter:
                 self._room = trio.lowlevel.ParkingLot()
             await self._room.park()
         stream = self.of_request(related)
-        # This waits only while a client reads: if it has left, a handler must not wait for its return.
+        # The wait goes on only while a client has the stream open: if it has left, a handler must not wait for its
+        # return.
         while stream is not None and stream.last - stream.taken >= ROOM and stream.writer is not None:
             await stream.change()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
         if self._ended:
             return
-        # If the caller of a request that was sent gives up, the peer has to be told of the cancellation.
+        # The request is marked as sent, because from now on the peer has to be told if the caller gives up.
         if type(owner) is OutgoingRequest:
             owner.sent = True
         self._route(message)
@@ -460,8 +462,8 @@ class StreamRouter:
         message = value.message
         assert not isinstance(message, TransportFailure)
         data, problem = encode_or_replace(message)
-        # A response that can't be encoded was replaced by an error, because the client is owed a response. A request
-        # that can't be encoded fails its call at once.
+        # A response that can't be encoded has been replaced by an error, because the client is owed a response. But a
+        # request that can't be encoded fails its call at once.
         if problem is not None:
             if data is None and isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: {problem}")
@@ -484,14 +486,15 @@ class StreamRouter:
             case Batch():
                 return self._settle([item.id for item in message.items])  # type: ignore[union-attr]
             case Request():
-                # It goes on the stream of the request that it serves, or else on the stream for messages of no request.
+                # The request goes on the stream of the client's request that it serves, or else on the stream for
+                # messages that belong to no request.
                 stream = self.of_request(related) or self.rest
                 if not stream.may_stream:
                     stream = self.rest
                 self._asked[message.id] = stream
                 return stream
         assert isinstance(message, Notification)
-        if message.method == "notifications/cancelled":  # it goes on the stream of the request that it cancels
+        if message.method == "notifications/cancelled":  # a cancellation goes on the stream of the cancelled request
             stream = self._asked.pop((message.params or {}).get("requestId", 0), self.rest)
             return self.rest if stream.ended else stream
         # A notification for a request whose stream carries only the response is dropped: see ``json_only`` of
@@ -505,7 +508,8 @@ class StreamRouter:
             if request_id is not None and (found := self._by_request.pop(request_id, None)) is not None:
                 found.owed.discard(request_id)
                 stream = found
-        # A batch gets one response, so nothing else is owed: if it lacks a response, that request was cancelled.
+        # The responses to a batch are sent as one message, so no other is owed: a request without a response was
+        # cancelled.
         if stream is not None:
             for request_id in stream.owed:
                 self._by_request.pop(request_id, None)
@@ -517,8 +521,8 @@ class StreamRouter:
             if isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: the client has closed the stream")
         elif self.store is not None:
-            # The message is stored before it is sent: a client must be able to come back with any id that it has seen,
-            # even after a crash.
+            # The message is stored before it is sent: a client must be able to come back with any event id that it has
+            # seen, even after a crash.
             stream.last += 1
             if self._unstored is None:
                 self._unstored = deque()
@@ -535,21 +539,22 @@ class StreamRouter:
         self.tidy(stream)
 
     def _overrun(self, stream: NumberedStream, message: Message) -> None:
-        # Without a client, the oldest messages are kept and the newest is dropped. A client that reads too slowly loses
-        # the stream instead: if a message were missing, it might wait for a response that never comes.
+        # If no client has the stream open, the oldest messages are kept and the newest is dropped. But a client that
+        # reads too slowly loses the stream: if a message were missing, the client might wait for a response that never
+        # comes.
         if stream.writer is None:
             stream.unput()
             logger.debug("no client has the stream of a session open; dropping a %s", type(message).__name__)
             if isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: the client has no stream open")
             return
-        logger.warning("a client does not read a stream of its session; closing the stream")
+        logger.warning("a client is not reading a stream of its session; closing the stream")
         stream.writer.leave()
         stream.detach(stream.writer)
-        self.lose(stream, "the client does not read the stream that the request was sent on")
+        self.lose(stream, "the client is not reading the stream that the request was sent on")
         for request_id in tuple(stream.owed):
             # Act as if the client had cancelled the request, because the handler's result can't reach the client.
-            params = {"requestId": request_id, "reason": "the client does not read the response"}
+            params = {"requestId": request_id, "reason": "the client is not reading the response"}
             self._owner.feed(Notification("notifications/cancelled", params))
 
     # --- the store -----------------------------------------------------------------------------------------------
