@@ -114,7 +114,7 @@ WRONG = {
     ("none",): (1, "many.py none lists no tools, so there is nothing to measure\n", ""),
     ("writes",): (1, "destroy; name one with --tool NAME name=value\n", ""),
     ("good", "--tool", "raed"): (1, "trio-mcp bench: the server lists no tool 'raed'; did you mean 'read'?\n", ""),
-    ("good", "--tool", "read", "n=x"): (2, "n: must be integer; got 'x'. See `trio-mcp bench --help`.\n", ""),
+    ("good", "--tool", "read", "n=x"): (2, "n: must be of type integer; got 'x'. See `trio-mcp bench --help`.\n", ""),
     ("fails",): (1, "", "each of its calls failed, the first with: call 1\nNo tool is left that can be measured.\n"),
     ("asks", "--tool", "read", "n=1"): (1, "", "it asks for input, which a benchmark can't give\nNo tool is left that"),
     ("asks", "--tool", "write", '{"n": 1}', "--json", "-"): (1, "bench: No tool is left that can be measured.\n", ""),

@@ -114,7 +114,11 @@ FAILS = {
         2,
         "the tool has no argument 'itm'; did you mean 'item'? To send it anyway, write itm:=JSON",
     ),
-    "no integer": (["call", "shop.py", "price", "item=pear", "pieces=two"], 2, "pieces: must be integer; got 'two'"),
+    "no integer": (
+        ["call", "shop.py", "price", "item=pear", "pieces=two"],
+        2,
+        "pieces: must be of type integer; got 'two'",
+    ),
     "twice": (["call", "shop.py", "price", "item=a", "item=b"], 2, "given twice"),
     "an unknown tool, JSON": (["call", "shop.py", "prize", "{}"], 1, "unknown tool: 'prize'; did you mean 'price'?"),
     "a failed tool": (["call", "shop.py", "price", "item=melon"], 1, "melon"),

@@ -298,7 +298,7 @@ ITEM = {"item": "pear"}
         ("item=pear sizes=s,l", {**ITEM, "sizes": ["s", "l"]}, None),
         ("item=x", {}, 'item: "x" is shorter than 2 characters'),
         ("item=pear pieces=9", ITEM, "pieces: 9 is greater than the maximum of 5"),
-        ("item=pear pieces=many", ITEM, "pieces: must be integer; got 'many'"),
+        ("item=pear pieces=many", ITEM, "pieces: must be of type integer; got 'many'"),
         ("item=pear gift=maybe", ITEM, "gift: must be y or n; got 'maybe'"),
         ("item=pear item=apple", {}, "item: given 2 times, but it takes one value"),
         ("item=pear colour=blue", ITEM, "colour: must be one of red, green, or a number from 1 to 2; got 'blue'"),

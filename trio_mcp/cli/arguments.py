@@ -139,13 +139,18 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
     if "string" in types:
         return text
     if types:
-        raise Exit(f"{name}: must be {' or '.join(sorted(types))}; got {text!r}")
+        raise Exit(f"{name}: must be of type {' or '.join(sorted(types))}; got {text!r}")
     value = _loaded(text)  # the schema names no type: JSON is read as JSON, and anything else is a string
     return text if value is NO_VALUE else value
 
 
 def accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[Any]]:
-    """Return the types that a schema allows (empty for any), the schema of an array's items, and the listed values."""
+    """Return what the schema of a field allows.
+
+    Returns:
+        The types that the schema allows (empty for any), the schema of an array's items, and the values that the
+        field's schema enumerates (empty if it has no list).
+    """
     types: set[str] = set()
     items: Any = True
     choices: list[Any] = []

@@ -49,12 +49,16 @@ _WORDS_WITH_NAME = (
 _BEFORE = r"((mcp )?error( -\d+)?: |error (calling|executing) tool NAME: )?"
 
 LONGEST_REFUSAL = 1000
-"""The maximum length, in characters, of a text that is searched for words like "unknown tool". Chosen: such texts are
-short."""
+"""The maximum length, in characters, of a text that is searched for words like "unknown tool".
+
+An arbitrary choice: the texts with which servers report unknown tools are short.
+"""
 
 LONGEST_LISTING = 2.0
-"""Seconds that listing the tools may take when it is only done to suggest a name. Chosen: a refused call should not
-wait for a long time."""
+"""Seconds that listing the tools may take when it is only done to suggest a name.
+
+An arbitrary choice: a refused call should not wait for a long time.
+"""
 
 
 def _says_unknown(text: str, name: str, *, alone: bool = False) -> bool:
@@ -318,7 +322,8 @@ class OutputSchemas:
                 if not self._all_known:
                     await self._learn_all()
             except TrioMcpError:
-                return None  # the server's error about the name says more than one about the list
+                # The server's error about the unknown tool is more useful than an error about listing the tools.
+                return None
         # The refused name itself is left out, because an outdated list may still contain it.
         others = (each for each in self._schemas if each != name)
         return None if scope.cancelled_caught else similar_names(name, others)

@@ -16,7 +16,10 @@ from trio_mcp.conformance.rules.catalogue import RULES
 __all__ = ["baseline_text", "read_baseline"]
 
 MAX_SIZE: Final = 1024 * 1024
-"""The maximum size of a baseline file, in bytes. Chosen: even a file with a line for every rule is far smaller."""
+"""The maximum size of a baseline file, in bytes.
+
+An arbitrary choice: even a file with a line for every rule is far smaller.
+"""
 
 _LINE = re.compile(r"(?P<rule>[\w-]+)\s*:(\s+(?P<reason>.*))?")
 

@@ -63,8 +63,8 @@ UNCOUNTED: Final = 3.0
 
 OVERTIME: Final = 3.6
 """A check is cut short this many seconds after its time is up, whatever it is doing. By then, it has waited for open
-requests and for a last probe. Chosen: even with the start of the program and the shutdown of the target, a check takes
-at most ten seconds longer than its time."""
+requests and for a last probe. An arbitrary choice: even with the start of the program and the shutdown of the target,
+a check takes at most ten seconds longer than its time."""
 
 MOST_EVENTS: Final = 5_000
 """When this many events wait to be judged, they are judged even if fewer than `CHUNK` examples have run (arbitrary)."""
@@ -81,8 +81,8 @@ QUIET, QUIET_VIRTUAL = 0.05, 1.5
 (arbitrary)."""
 
 WARM: Final = 50
-"""The number of examples after which a process counts as warm and its resources are first measured, and then between
-any two measurements (arbitrary)."""
+"""The number of examples after which a process counts as warm, so that its resources are first measured; also the
+number of examples between two measurements (arbitrary)."""
 
 PAUSE: Final = 20
 """The longest pause within a plan, as a multiple of the target's latency (arbitrary)."""

@@ -36,7 +36,7 @@ QUIET: Final = 0.1
 
 PAUSE: Final = 0.25
 """The longest pause between two of the client's messages that is reproduced, in seconds; longer ones are cut to this
-length. Chosen so that no cancellation overtakes the request that it cancels."""
+length. An arbitrary choice, but long enough that no cancellation overtakes the request that it cancels."""
 
 _LASTING: Final = frozenset({"subscriptions/listen"})
 _OPAQUE: Final = ("nextCursor", "requestState", "taskId", "elicitationId")

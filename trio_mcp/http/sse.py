@@ -276,7 +276,7 @@ COMMENT: Final = encode_comment()
 
 
 def _retry_line(seconds: float) -> bytes:
-    # Below this limit, `EventDecoder` reads the number exactly.
+    # Below this limit, `EventDecoder` reads the retry time exactly.
     if not 0 <= seconds < 10**6:
         raise ValueError(f"retry must be between 0 and 1000000 seconds, got {seconds!r}")
     return b"retry: %d\n" % round(seconds * 1000)

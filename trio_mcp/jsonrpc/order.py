@@ -79,8 +79,8 @@ class MessageQueue(Generic[T]):
     def take(self) -> T | None:
         """Remove and return the item whose turn it is; None if the queue is empty."""
         while True:
-            # Unwanted plain items are dropped first, because an urgent message that precedes one of them would overtake
-            # nothing.
+            # Unwanted plain items are dropped first: an urgent message that is taken ahead of one of them does not
+            # really overtake anything, and must not count as if it did.
             while self.plain and not self._wanted(self.plain[0][2]):
                 self.plain.popleft()
             # If no plain message is waiting, `first` is greater than all serial numbers, so that nothing is overtaken

@@ -189,7 +189,8 @@ class BaseServer:
         if not isinstance(elicitation_id, str):
             raise TypeError(f"elicitation_id must be a string, got {type(elicitation_id).__name__}")
         # The sets are copied, because the event loop may change them while another thread runs this method. Only
-        # sessions of 2025-11-25 can have been asked with an id, so single requests are left out.
+        # a session of 2025-11-25 can have sent an elicitation with an id, so requests outside sessions need not be
+        # visited.
         for run in tuple(self._core.settings.runs):
             for connection in tuple(run.connections):
                 connection.complete_elicitation(elicitation_id)
@@ -577,7 +578,7 @@ def _only_path(settings: ServeSettings, name: Literal["sse_path", "websocket_pat
     """
     path, named, shared = settings.get("path"), settings.get(name), settings.get("options")
     if path is not None and named is not None and path != named:
-        raise ValueError(f"there is one endpoint, but path={path!r} and {name}={named!r} are given: leave one out")
+        raise ValueError(f"there is only one endpoint, but path={path!r} and {name}={named!r} are given: leave one out")
     return named or path or (shared and shared.settings[name]) or default
 
 

@@ -595,7 +595,7 @@ class ServedContext(Context[StateT]):
         return context
 
     def go_on_as(self, other: ServedContext[Any]) -> None:
-        """Continue with the request in which the client returns the input that this one asked for."""
+        """Continue with the client's follow-up request, which supplies the input that the current request asked for."""
         # The handler keeps its context across the rounds, but the messages that it sends must belong to the latest
         # request.
         self._incoming, self._sink, self.client = other._incoming, other._sink, other.client

@@ -17,7 +17,8 @@ from trio_mcp.session.handlers import RequestContext, incoming_of
 
 __all__ = ["CURRENT", "SEVERITY", "McpLogHandler", "send_log", "severity_of", "wants_log"]
 
-# Chosen: a burst of records fits, but threads that log faster than the event loop runs can't fill the memory.
+# The limit is large enough for a burst of records, but keeps threads that log faster than the event loop runs from
+# filling the memory.
 MAX_PENDING_RECORDS = 1000
 """How many records from other threads one handler keeps until the event loop takes them."""
 

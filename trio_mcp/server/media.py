@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # these are loaded only when a function returns a picture, a 
 
 __all__ = ["MAX_FILE", "MEDIA", "Audio", "File", "Image", "block_of", "contents_of"]
 
-# Chosen: a file of this size fits into a message of the default size, even though Base64 adds a third to the size.
+# The limit is an arbitrary choice: a file of this size fits into a message of the default size, even though Base64 adds
+# a third to the size.
 MAX_FILE: Final = 32 * 1024 * 1024
 """The maximum size of a file that is read from a path, in bytes."""
 

@@ -183,7 +183,7 @@ def read_output(
     return _structured(returns, subject, options.inline_definitions) if wanted else _unstructured(returns, subject)
 
 
-@functools.lru_cache(maxsize=250)  # chosen: enough for most servers; each entry keeps a model alive
+@functools.lru_cache(maxsize=250)  # arbitrary: enough for most servers; each entry keeps a model alive
 def _shared(kind: Structure, structured: bool, inline: bool) -> Output:
     """Return the output that all tools with this return type share: making it takes longer than the rest of a tool."""
     returns, subject = kind.annotation, "the return type"
@@ -335,7 +335,7 @@ def _plain(value: Any) -> Any:
     try:
         return to_jsonable_python(value, by_alias=True)
     except ValueError as exc:
-        raise OutputError(f"the return value has no JSON form: {exc}") from exc
+        raise OutputError(f"the return value can't be represented as JSON: {exc}") from exc
 
 
 def _json_text(data: Any) -> str:
@@ -351,7 +351,7 @@ def _json_text(data: Any) -> str:
 
             json.dumps(data, allow_nan=False)
     except ValueError as exc:
-        raise OutputError(f"the return value has no JSON form: {exc}") from exc
+        raise OutputError(f"the return value can't be represented as JSON: {exc}") from exc
     return text
 
 

@@ -143,8 +143,8 @@ UNLIMITED = Limits(None, None, False, None)
 
 
 # Bounds for the progress of one call that a slow callback has not taken yet. Without them, a peer could fill the
-# memory. Chosen: no callback needs to see more. The oldest progress is dropped first, since each later report
-# supersedes it.
+# memory. The bounds are arbitrary choices: no callback needs to see more. The oldest progress is dropped first, since
+# each later report supersedes it.
 MAX_PENDING_PROGRESS = 256
 MAX_PENDING_PROGRESS_BYTES = 1024 * 1024
 
@@ -224,7 +224,7 @@ class Call:
             await trio.lowlevel.wait_task_rescheduled(abort)
 
 
-# Chosen: sweeping a heap of deadlines with fewer entries than this is not worth it.
+# An arbitrary choice: sweeping a heap of deadlines with fewer entries than this is not worth it.
 MIN_CAPACITY = 64
 
 

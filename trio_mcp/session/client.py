@@ -281,7 +281,7 @@ class ClientSession(BaseSession):
         """Make every later request ask for log messages at a level; None asks for none (modern era only)."""
         self._log_level = level
         if self._era is not None:
-            self._era = attrs.evolve(self._era, log_level=level)  # the era adds the level to each request
+            self._era = attrs.evolve(self._era, log_level=level)  # `_era` adds the log level to each request
 
     # --- the life of the session ----------------------------------------------------------------------------------
 

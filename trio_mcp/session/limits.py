@@ -62,12 +62,12 @@ class CallOptions:
             error.
     """
 
-    # Chosen: long enough for most tools, but short enough for a call to a server that hangs to end.
+    # An arbitrary choice: long enough for most tools, but short enough for a call to a server that hangs to end.
     timeout: float | None = attrs.field(default=300.0, validator=_SECONDS)
     total_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
     reset_on_progress: bool = False
     connect_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
-    # Chosen: a server that responds to the probe at all takes far less time.
+    # An arbitrary choice: a server that responds to the probe at all takes far less time.
     probe_timeout: float = attrs.field(default=5.0, validator=_WAIT)
     result_types: frozenset[str] = attrs.field(default=(), converter=_result_types)
 
@@ -101,8 +101,8 @@ class HandlerOptions:
             it raises is logged, and the message is not urgent.
     """
 
-    # All of these limits are chosen: a well-behaved peer has fewer requests and notifications in flight, and within
-    # them a hostile peer can't exhaust the memory.
+    # All of these limits are arbitrary choices: a well-behaved peer has fewer requests and notifications in flight, and
+    # a hostile peer can't exhaust the memory within the limits.
     max_running_requests: int = attrs.field(default=128, validator=_COUNT)
     max_queued_requests: int = attrs.field(default=1024, validator=_COUNT)
     max_pending_notifications: int = attrs.field(default=1024, validator=_COUNT)
@@ -144,10 +144,10 @@ class SessionOptions:
     handlers: HandlerOptions = attrs.field(
         factory=HandlerOptions, validator=attrs.validators.instance_of(HandlerOptions)
     )
-    # Chosen: enough for a burst, but a sender that is faster than its link soon has to wait.
+    # An arbitrary choice: enough for a burst, but a sender that is faster than its link soon has to wait.
     max_outgoing_messages: int = attrs.field(default=128, validator=_COUNT)
-    # Chosen: enough to send messages that were handed over just before the close. A peer that does not read delays the
-    # close by this time.
+    # An arbitrary choice: enough to send messages that were handed over just before the close. A peer that does not
+    # read delays the close by this time.
     close_grace: float = attrs.field(default=1.0, validator=_GRACE)
     on_request: Callable[[RequestRecord], object] | None = attrs.field(default=None, validator=_SYNC_HOOK)
     alert_threshold: float | None = attrs.field(default=None, validator=_SECONDS)

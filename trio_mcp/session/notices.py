@@ -20,8 +20,8 @@ __all__ = ["DELIVERY_TIME", "Delivery", "Notices"]
 DELIVERY_TIME: Final = 1.0
 """How many seconds a call waits, once it has its response, for the callbacks of earlier notifications and faults.
 
-Chosen: a callback that writes to a screen, a file or a socket takes far less; and one that hangs delays each
-call by no more than people tolerate.
+An arbitrary choice: a callback that writes to a screen, a file or a socket takes far less time; and one that hangs
+delays each call by no more than people tolerate.
 """
 
 # The number of notices that are handled before other tasks get to run; messages have the same limit (`BURST` in

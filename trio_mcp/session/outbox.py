@@ -33,8 +33,8 @@ class Outbox:
         max_control: How many control messages may be queued; further ones are dropped.
     """
 
-    # The value of max_control is chosen: a well-behaved peer never leaves so many messages unread, so from then on
-    # responses to it may be dropped.
+    # The default of max_control is an arbitrary choice: a well-behaved peer never leaves so many messages unread, so
+    # further responses to a peer that does may be dropped.
     def __init__(
         self,
         channel: trio.abc.SendChannel[SessionMessage],

@@ -48,11 +48,15 @@ ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
 MAX_FAULTS = 1000
-"""How many consecutive faults of the peer end the session. Chosen: more than the lines that a server prints when it
-starts or fails; two sides that respond to each other's errors reach this number in a fraction of a second."""
+"""How many consecutive faults of the peer end the session. An arbitrary choice: more than the lines that a server
+prints when it starts or fails; two sides that respond to each other's errors reach this number in a fraction of a
+second."""
 
 MAX_LOGGED_FAULTS = 100
-"""How many faults of one peer are logged. Chosen: enough to see what is wrong, but too few to fill a disk."""
+"""How many faults of one peer are logged.
+
+An arbitrary choice: enough to see what is wrong, but too few to fill a disk.
+"""
 
 
 class BaseSession(EnteredOnce):

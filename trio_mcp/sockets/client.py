@@ -23,8 +23,8 @@ from trio_mcp.sockets.stream_link import PeerTerms, link_on_terms
 __all__ = ["open_socket", "tcp_client", "unix_client"]
 
 OPENING_TIMEOUT = 10.0
-"""Seconds that connecting may take, including any TLS handshake. Chosen as for WebSockets, because a server of
-another kind may never respond."""
+"""Seconds that connecting may take, including any TLS handshake. There is a limit because a server of another kind may
+never respond; its value is the same as for WebSockets."""
 
 AGAIN = 0.01
 """Seconds between attempts to connect while the backlog of a Unix socket is full: an arbitrary choice."""

@@ -37,7 +37,7 @@ BACKLOG = 65535
 # These options are set because Linux's defaults take two hours to notice a peer that has vanished (tcp(7)).
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Seconds of silence before the system probes whether the peer is still there, seconds between two probes, and how many
-probes may go unanswered. Chosen: a peer that has vanished is noticed after two minutes."""
+probes may go unanswered. Arbitrary choices: a peer that has vanished is noticed after two minutes."""
 
 REMEDIES = {
     errno.EADDRINUSE: "is another server running there? Choose another port",

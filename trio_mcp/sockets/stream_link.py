@@ -26,8 +26,8 @@ from trio_mcp.types.error_codes import PARSE_ERROR
 __all__ = ["PeerTerms", "first_line", "link_on_terms", "stream_link"]
 
 LAST_WORDS = 10.0
-"""The time limit for all of the last messages, in seconds, however steadily the peer reads them. Chosen to be enough
-for about 600 KB at the lowest speed that `CLOSE_GRACE` allows."""
+"""The time limit for all of the last messages, in seconds, however steadily the peer reads them. An arbitrary
+choice: enough for about 600 KB at the minimum speed that `CLOSE_GRACE` allows."""
 
 MOMENT = 0.5
 """How long after a failed write the peer's earlier data is still read, in seconds. An arbitrary choice: the data has

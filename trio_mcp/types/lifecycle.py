@@ -90,7 +90,8 @@ class DiscoverResult(CacheableResult, since="2026-07-28"):
 class CancelledNotificationParams(NotificationParams):
     """The request that is cancelled, and the reason.
 
-    In 2025-11-25 the id is optional, although a notification without it cancels nothing: tasks/cancel ends tasks.
+    In 2025-11-25 the id is optional, but a notification without it cancels nothing; tasks are cancelled with
+    ``tasks/cancel`` instead.
     """
 
     request_id: RequestId | None = always(required=True, optional_in=("2025-11-25",))

@@ -176,7 +176,7 @@ class Grants:
                 )
         family = self._tokens.exchange(token, client)
         if family is None:
-            raise Refused("invalid_grant", "the refresh token is unknown, revoked or used up")
+            raise Refused("invalid_grant", "the refresh token is unknown, revoked or already used")
         return self._tokens.issue(family, scopes, resources, asked.jkt, refresh=True)
 
     def _credentials(self, asked: TokenRequest) -> dict[str, Any]:
@@ -211,7 +211,9 @@ class Grants:
         device = self.devices.get(asked.parameters["device_code"])
         now = self._settings["clock"]()
         if device is None or device.client != client.id or device.state == "used":
-            raise Refused("invalid_grant", "the device code is unknown or used up, or was issued to a different client")
+            raise Refused(
+                "invalid_grant", "the device code is unknown or already used, or was issued to a different client"
+            )
         if device.expires_at <= now:
             raise Refused("expired_token", "the device code has expired")
         if device.state == "denied":

@@ -449,7 +449,7 @@ def _task_name(member: Member) -> str:
 
 
 def _is_hopeless(status: ServerStatus, deadline: float) -> bool:
-    """Return whether a server can't be connected before the deadline."""
+    """Return whether a server can't be connected to before the deadline."""
     late = status.retry_at is None or status.retry_at > deadline
     return status.state == "closed" or (status.state == "failed" and late)
 

@@ -83,7 +83,7 @@ def read_plan_file(path: str | Path) -> PlanFile:
     # Reading a plan file does not check whether the rule still exists: the file is valid either way, and only a replay
     # needs the rule.
     if value.pop(FORMAT, None) != "plan" or value.pop("version", None) != VERSION:
-        raise TranscriptError(f"{path}: this is not a plan that this version of trio-mcp has written")
+        raise TranscriptError(f"{path}: not a plan file, or written by an incompatible version of trio-mcp")
     if value.get("revision") not in REVISIONS or not isinstance(value.get("rule"), str):
         raise TranscriptError(f"{path}: the file must name a rule, and one of the revisions {', '.join(REVISIONS)}")
     try:

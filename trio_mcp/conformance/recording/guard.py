@@ -17,8 +17,10 @@ from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 __all__ = ["RecorderGuard"]
 
 MAX_ENDPOINTS: Final = 1000
-"""The maximum number of HTTP+SSE endpoints that are remembered; beyond this number, the oldest is forgotten. Chosen:
-each client has one endpoint."""
+"""The maximum number of HTTP+SSE endpoints that are remembered; beyond this number, the oldest is forgotten.
+
+An arbitrary choice: each client has only one endpoint, so this is ample.
+"""
 
 
 class RecorderGuard:

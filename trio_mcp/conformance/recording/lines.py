@@ -30,8 +30,10 @@ from trio_mcp.stdio.standard_streams import private_streams
 __all__ = ["record_process", "record_socket"]
 
 FIRST_LINE = 60.0
-"""How long a client on a socket may take to send its first line, in seconds. Chosen to be longer than servers wait for
-it; the recorder connects to the server only after the first line."""
+"""How long a client on a socket may take to send its first line, in seconds.
+
+An arbitrary choice: longer than servers wait for the first line. The recorder connects to the server only after it.
+"""
 
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 

@@ -603,7 +603,10 @@ def session_id_visible_ascii(_: Event, session: str) -> Opinion:
 
 
 SHORTEST_ID: Final = 8
-"""The minimum length, in characters, of a session id that can't be guessed. Chosen: a shorter one has under 46 bits."""
+"""The minimum length, in characters, of a session id that can't be guessed.
+
+An arbitrary choice: a shorter id has under 46 bits.
+"""
 
 
 @stated_rule(moves=["another-connection"], transports=["http"])

@@ -544,7 +544,9 @@ def request_valid(event: Event, connection: Connection) -> Opinion:
 def _message_problem(connection: Connection, message: dict[str, Any]) -> Opinion:
     spec = method_spec(connection.revision, message["method"])
     if spec is None or not isinstance(message.get("params", {}), dict):
-        return UNDECIDED  # the method is an extension's, or `json_rpc_envelope` judges the fault
+        # The message is not judged here: the method is an extension's, or the params are not an object, which
+        # `json_rpc_envelope` reports.
+        return UNDECIDED
     if "params" not in message:
         return f"{message['method']} lacks its params" if spec.params_required else None
     problems = [flaw(model, message["params"], connection.revision, "params") for model in spec.params_models]

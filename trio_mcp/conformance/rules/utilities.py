@@ -55,7 +55,10 @@ PROGRESS: Final = ("call-with-progress", "calls-at-once")
 
 
 def _progress(history: History) -> Iterator[tuple[Event, Connection, Any]]:
-    """Yield the server's progress notifications, with their tokens; 5.0 becomes 5, the same number in JSON."""
+    """Yield the server's progress notifications, with their tokens.
+
+    A token like 5.0 is converted to 5, because JSON does not distinguish the two.
+    """
     for event, connection in notified("server", "notifications/progress")(history):
         if isinstance(event.message.get("params"), dict):
             token = event.message["params"].get("progressToken")

@@ -186,7 +186,7 @@ def _content(path: str | Path) -> bytes:
     except OSError as exc:
         raise TranscriptError(f"can't read {path}: {exc.strerror}") from None
     if len(data) > MAX_FILE:
-        raise TranscriptError(f"{path}: larger than {MAX_FILE} bytes")
+        raise TranscriptError(f"{path}: the file is too large; the limit is {MAX_FILE} bytes")
     return data
 
 

@@ -101,7 +101,8 @@ class Notes:
         """Count bytes that the target has sent.
 
         Raises:
-            TooMuch: If more than `MOST` bytes have come since something was last sent, or the tape is full.
+            TooMuch: If the target has sent more than `MOST` bytes since anything was last sent to it, or the tape is
+                full.
         """
         if self._tape.is_full:
             raise TooMuch(f"more than {self._tape.most} messages came at once")
@@ -109,7 +110,7 @@ class Notes:
         # Only the bytes since the last send count: in a long check, a healthy target rightly sends much more in total.
         self._unasked += size
         if self._unasked > MOST:
-            raise TooMuch(f"more than {MOST} bytes came since anything was last sent")
+            raise TooMuch(f"the target has sent more than {MOST} bytes since anything was last sent to it")
 
 
 class LineSplitter:

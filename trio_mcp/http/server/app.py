@@ -460,7 +460,8 @@ class SeenHeads:
         """Look up the head of a request.
 
         Returns:
-            The fields, if the head is known to pass, and the key with which to `add` it otherwise.
+            A pair: the fields, or None if the head is not known to pass the checks; and the key with which to `add` it
+            (empty if it must not be remembered).
         """
         # The host names that are accepted depend on the address that the connection has reached. ASGI servers may give
         # it as a list, which has no hash, so it is converted to a tuple.

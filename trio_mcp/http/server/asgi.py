@@ -320,7 +320,8 @@ class HttpRequest:
                     while not self._complete:
                         body.add(await self._next())
         finally:
-            # The room is released for other bodies, even if the client has left half-way or the exchange was cancelled.
+            # The space that the body took is freed for others, even if the client left half-way or the exchange was
+            # cancelled.
             ledger.bodies -= 1
             ledger.body_bytes -= body.size
         return body.pieces.joined()
@@ -381,7 +382,7 @@ class HttpAnswer:
         given = [*self.fields, *fields]
         if status != 204:  # RFC 9110, section 8.6: no Content-Length with 204
             given.append(("content-length", str(len(body))))
-        # Refusals and plain texts bring a content type of their own, which is kept.
+        # Refusals and plain-text responses have a content type of their own, which is kept.
         for name, _ in given:
             if name.lower() == "content-type":
                 break

@@ -138,11 +138,12 @@ class Registry(Generic[ItemT]):
 
         Args:
             name: The item's name.
-            enabled: Whether to enable the item, which takes effect once all parties that have disabled it agree.
+            enabled: Whether to enable the item. It is enabled only once every party that disabled it has enabled it
+                again.
             by: The party that enables or disables the item.
 
         Returns:
-            Whether this has enabled or disabled the item.
+            Whether the item's state has changed.
 
         Raises:
             KeyError: If there is no item of this name.

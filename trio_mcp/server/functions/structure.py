@@ -96,4 +96,4 @@ def _constraint(constraint: Any) -> Hashable:
     value = getattr(constraint, name) if name else None
     if type(value) not in (int, float):
         raise Unclear
-    return type(constraint), repr(value)  # as text, because 1.0 equals 1
+    return type(constraint), repr(value)  # compared as text, because 1.0 == 1, but the two constraints differ

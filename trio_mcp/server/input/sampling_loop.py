@@ -39,8 +39,8 @@ from trio_mcp.types.tools import Tool
 
 __all__ = ["MAX_TOOL_USES", "sample_with_tools"]
 
-# Chosen: models call a handful of tools at once. Each call takes a task and perhaps a thread, so a faulty reply must
-# not be able to start any number of calls.
+# The limit is an arbitrary choice: models call a handful of tools at once. Each call takes a task and perhaps a thread,
+# so a faulty reply must not be able to start any number of calls.
 MAX_TOOL_USES = 32
 """How many tool calls one reply of the model may contain."""
 

@@ -201,7 +201,7 @@ async def checkpoints(stage: Stage) -> None:
             for half in (client.write, client.read, server.write, server.read):
                 await check("a close", half.aclose())
     if without:
-        raise stage.broken(f"no checkpoint: {', '.join(without)}")
+        raise stage.broken(f"these operations executed no checkpoint: {', '.join(without)}")
 
 
 # With a plain `async with`, nothing can run between the opening and the block, but that is where the check of the

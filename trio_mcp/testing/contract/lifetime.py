@@ -84,7 +84,8 @@ async def exceptions(stage: Stage) -> None:
         except Exception as exc:
             came = exc
         if came is not error:
-            raise stage.broken(f"the block raised {error!r}, but {came!r} came out")
+            result = "nothing" if came is None else repr(came)
+            raise stage.broken(f"the block raised {error!r}, but the `async with` statement raised {result}")
 
 
 @rule("Another connection can be opened when one has ended, whichever way it ended")

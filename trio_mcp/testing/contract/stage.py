@@ -85,7 +85,9 @@ class End:
             try:
                 return (await self.link.read.receive()).message
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                raise self.stage.broken(f"the {self.name}'s receive raised {exc!r} where a message was due") from exc
+                raise self.stage.broken(
+                    f"the {self.name}'s receive raised {exc!r} instead of returning a message"
+                ) from exc
         # Type checkers need this line: they can't know that `within` raises at the end of its block if it cuts the wait
         # off.
         raise AssertionError("unreachable")
@@ -121,7 +123,9 @@ class End:
                 async for item in self.link.read:
                     taken.append(item.message)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                raise self.stage.broken(f"the {self.name}'s receive raised {exc!r} where the end was due") from exc
+                raise self.stage.broken(
+                    f"the {self.name}'s receive raised {exc!r} instead of ending the channel (trio.EndOfChannel)"
+                ) from exc
         return taken
 
     async def ends(self) -> bool:

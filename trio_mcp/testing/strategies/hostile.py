@@ -564,7 +564,7 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
         _each("last-event-id", "never-given"), AllowedOutcome(None, result=True), MODERN_REVISIONS
     ),
 }
-"""The faults of headers by name, each with its changes to the headers and the allowed reactions of a server."""
+"""The header faults, by name; each has its changes to the headers and the reactions allowed of a server."""
 
 _NAMED = HeaderFault(
     (

@@ -175,7 +175,7 @@ class _Writer:
         # millions of times.
         self._length += max(len(text), 1)
         if self._length > MAX_LENGTH:
-            raise PatternError(f"its texts are longer than {MAX_LENGTH} characters")
+            raise PatternError(f"the strings that it matches are longer than {MAX_LENGTH} characters")
         self.parts.append(text)
 
 
@@ -253,9 +253,9 @@ class _Reader:
         sign, least, comma, most = found.groups()
         low, high = _SIGNS[sign] if sign else (int(least), int(most) if most else None if comma else int(least))
         if high is not None and high < low:
-            raise PatternError(f"it repeats something at least {low} times and at most {high}")
+            raise PatternError(f"a repetition has a minimum ({low}) above its maximum ({high})")
         if low > MAX_LENGTH:
-            raise PatternError(f"its texts are longer than {MAX_LENGTH} characters")
+            raise PatternError(f"the strings that it matches are longer than {MAX_LENGTH} characters")
         self._take("?")  # a lazy repetition matches the same strings as a greedy one
         return _Repeat(node, low, high)
 

@@ -36,7 +36,7 @@ ORIGINS: Final = st.sampled_from(
     ]
 )
 HOLD: Final = 0.2
-"""Seconds for which a response that may have no end is read. Chosen: it limits how long an example takes."""
+"""Seconds for which a response that may have no end is read (arbitrary); it limits how long an example takes."""
 
 
 def _named(facts: Facts) -> st.SearchStrategy[tuple[Ask, str]]:

@@ -23,7 +23,7 @@ from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 LONGEST_TOKEN: Final = 128
-"""An upper bound on the characters in one token of a model. Chosen to be far more than any token has."""
+"""An upper bound on the characters in one token of a model. An arbitrary choice: far more than any token has."""
 
 
 @attrs.frozen

@@ -123,8 +123,8 @@ An arbitrary choice.
 """
 
 _END = re.compile(rb"\n\r?\n")
-# The pattern matches lines that differ from one response to the next, provided that they are valid by themselves and
-# not folded.
+# The pattern matches lines that may differ from one response to the next, provided that they are valid by themselves
+# and not folded.
 _VARYING = re.compile(
     rb"\r\n(?:(content-length):[ \t]*([0-9]{1,19})|"
     rb"(age|cf-ray|date|etag|last-modified|mcp-session-id|server-timing|traceparent|x-[0-9a-z-]+):"

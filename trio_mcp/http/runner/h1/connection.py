@@ -150,8 +150,8 @@ class AsgiExchange(Extras):
             event = self.receive_nowait()
             if event is not None:
                 return event
-            # `100 Continue` is sent only when the application asks for the body: a client whose request is refused by
-            # its head need not send the body (RFC 9110, section 10.1.1).
+            # `100 Continue` is sent only when the application asks for the body: a client whose request is refused on
+            # the basis of its head need not send the body (RFC 9110, section 10.1.1).
             if self._waits:
                 self._waits = False
                 await connection.wire.send(CONTINUE)

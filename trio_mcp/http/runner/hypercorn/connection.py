@@ -99,7 +99,8 @@ class HttpConnection:
             self.protocol = self._choose_protocol(nursery)
             await self.protocol.initiate()
             await self.protocol_send(Updated(idle=True))
-            # The time for the first head counts from the beginning of the connection.
+            # The time limit for the first head runs from here (after any TLS handshake), not from the client's first
+            # byte.
             self._expect(self._limits.head_timeout)
             # An HTTP/2 client must send the preface within the time of a head; then the connection may be idle.
             self._silent = isinstance(self.protocol, Http2)

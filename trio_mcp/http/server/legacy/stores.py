@@ -200,7 +200,9 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
 
     async def aclose(self) -> None:
         """Close the file; using the store again reopens it."""
-        with trio.CancelScope(shield=True):  # a cancelled caller wants the file closed, too; no network is involved
+        # This is shielded, because even a cancelled caller wants the file closed; closing uses no network, so it can't
+        # hang.
+        with trio.CancelScope(shield=True):
             await self._database.close()
         await trio.lowlevel.checkpoint_if_cancelled()
 
