@@ -304,7 +304,7 @@ def doubling(levels: int, keyword: str) -> dict[str, Any]:
 
 
 HOSTILE: dict[str, tuple[Any, str]] = {
-    "empty groups": (text(pattern="^(?:(?:){999}){99}x$"), "no text of 0"),
+    "empty groups": (text(pattern="^(?:(?:){999}){99}x$"), "longer than 20000 characters"),
     "a number": (5, "must be an object or a boolean"),
     "false": (False, "no value conforms"),
     "unknown type": ({"type": "text"}, "is invalid"),

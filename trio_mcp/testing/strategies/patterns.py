@@ -179,6 +179,17 @@ class _Writer:
         self.parts.append(text)
 
 
+def _least(node: _Node) -> int:
+    """Return the length of the shortest string that `_Writer` can write for a node, as it counts the parts."""
+    match node:
+        case _Repeat(inner, low, _):
+            return low * _least(inner)
+        case _Alternatives(arms, _):
+            return max(1, min(sum(map(_least, arm)) for arm in arms))
+        case _:
+            return 1
+
+
 class _Reader:
     """Parses one pattern into nodes."""
 
@@ -191,6 +202,9 @@ class _Reader:
         node = self._alternatives(None, 1)
         if self._at < len(self._source):
             raise PatternError(f"the parenthesis at position {self._at} closes no group")
+        # Otherwise each of hundreds of attempts to write such a string would fail, after MAX_LENGTH steps.
+        if _least(node) > MAX_LENGTH:
+            raise PatternError(f"the strings that it matches are longer than {MAX_LENGTH} characters")
         return node
 
     def _take(self, text: str) -> bool:
@@ -254,8 +268,6 @@ class _Reader:
         low, high = _SIGNS[sign] if sign else (int(least), int(most) if most else None if comma else int(least))
         if high is not None and high < low:
             raise PatternError(f"a repetition has a minimum ({low}) above its maximum ({high})")
-        if low > MAX_LENGTH:
-            raise PatternError(f"the strings that it matches are longer than {MAX_LENGTH} characters")
         self._take("?")  # a lazy repetition matches the same strings as a greedy one
         return _Repeat(node, low, high)
 
