@@ -110,7 +110,10 @@ async def test_a_peer_that_never_reads_stalls_only_itself_with_bounded_memory() 
     async def answer(context: RequestContext) -> dict[str, Any]:
         return {"text": "x" * 1000}
 
-    options = SessionOptions(handlers=HandlerOptions(max_running_requests=8, max_queued_requests=8))
+    faults: list[Exception] = []
+    options = SessionOptions(
+        handlers=HandlerOptions(max_running_requests=8, max_queued_requests=8), on_error=faults.append
+    )
     async with (
         server_on_wire(answer, options=options) as (server, wire),
         server_on_wire(answer, options=options) as (_, other),
@@ -126,6 +129,7 @@ async def test_a_peer_that_never_reads_stalls_only_itself_with_bounded_memory() 
             tracemalloc.stop()
         assert after - before < 1_000_000, (before, after)
         assert messages_waiting(server) < 3000
+        assert sum("responses to it are being dropped" in str(fault) for fault in faults) == 1
         # The other client of the same process is served as ever.
         await other.send(Request(1, "tools/call", {"name": "x"}))
         assert isinstance(await other.receive(), Response)
