@@ -33,6 +33,7 @@ BANNED_IN_PACKAGE = {
     r"\btold from\b": "'distinguished from'",
     r"\ball the same\b(?!, )": "'even so', 'still'",
     r"\banew\b": "'again'",
+    r'(# |"""|\. )Chosen[.:]': "'An arbitrary choice', '(arbitrary)'",
     r'(^\s*# |""")What\b': "begin with the thing itself: 'The fields that ...'",
 }
 

@@ -121,8 +121,7 @@ def is_secret(name: str, place: Place = Place.FIELD) -> bool:
 
 @lru_cache(1024)
 def _is_secret(name: str, place: Place) -> bool:
-    # A name in upper case or with hyphens is taken for that of an environment variable or a header field, wherever it
-    # occurs.
+    # A name in upper case or with hyphens counts as an environment variable or a header field, wherever it occurs.
     if place is Place.FIELD and (name.isupper() or "-" in name):
         place = Place.WIRE
     words = f"_{'_'.join(_WORD.findall(name))}_".lower()
@@ -421,8 +420,8 @@ def without_options(words: Iterable[str]) -> Iterator[str]:
     """Yield the words of a command line, masked as in `mask_words`."""
     last = ""
     for word in words:
-        # Only after an option is the next word masked as a whole; a word that merely contains the name of a secret,
-        # such as a path with `token` in it, does not count.
+        # The word after an option with a secret's name is masked as a whole. Any other word that contains such a name,
+        # for example a path with `token` in it, has no effect on the next word.
         yield MASK if last.startswith("-") and is_secret(last.lstrip("-")) else mask_text(word)
         last = word
 

@@ -178,14 +178,14 @@ class Judging:
     def _settle_nameless(self, connection: int, request_id: Any) -> None:
         """Forget the invalid texts that a response settles: all before its request; without an id, only the oldest."""
         # Only texts on the same connection count, because events on other connections say nothing about their order.
-        open_here = [pair for pair in self._nameless if pair[1].connection == connection]
+        numbers = [number for number, event in self._nameless if event.connection == connection]
         if request_id is None:
-            settled = open_here[:1]
+            settled = numbers[:1]
         else:
             request = self._kept.get((connection, "client", id_key(request_id)))
-            settled = [] if request is None else [pair for pair in open_here if pair[0] < request.events[0][0]]
-        for pair in settled:
-            self._nameless.remove(pair)
+            settled = [] if request is None else [number for number in numbers if number < request.events[0][0]]
+        if settled:
+            self._nameless = deque((pair for pair in self._nameless if pair[0] not in settled), MOST_NAMELESS)
 
 
 def _is_proper(message: Any) -> bool:

@@ -186,7 +186,7 @@ class Call:
         waiting = self._progress
         waiting.append((params, size))
         self._bytes += size
-        # The newest report is always kept, however large it is.
+        # The newest report is always kept, whatever its size.
         while len(waiting) > 1 and (len(waiting) > MAX_PENDING_PROGRESS or self._bytes > MAX_PENDING_PROGRESS_BYTES):
             self.take_progress()
         task, self._task = self._task, None

@@ -158,7 +158,7 @@ def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]])
 async def _read_assertion(path: Path, issuer: str, endpoint: str, resource: str | None) -> str:
     try:
         async with await trio.open_file(path, encoding="ascii") as file:
-            # Reading one character beyond the limit is enough to notice that the file is too long, however large it is.
+            # One character beyond the limit shows that a file is too long, so a larger file need not be read whole.
             text = await file.read(_MAX_ASSERTION + 1)
     except (OSError, ValueError) as exc:  # ValueError: not ASCII
         reason = exc.strerror if isinstance(exc, OSError) else "the file is not ASCII text"

@@ -213,7 +213,7 @@ class _SigningIn:
         client = self.client
         if client is None:
             return True
-        # As at a sign-in, the issuer in the metadata may differ from the configured one by a slash at the end.
+        # The issuer in the metadata may differ from the configured one by a trailing slash, as at a sign-in.
         return login.client.id == client.id and (client.issuer is None or same_issuer(client.issuer, login.issuer))
 
     def refusal(self, need: Need) -> LoginRequired | None:

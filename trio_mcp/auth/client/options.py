@@ -15,7 +15,7 @@ __all__ = ["TokenOptions"]
 
 
 def _check_scopes(name: str, value: Any) -> None:
-    # Without this check, a string would pass as a collection of its characters.
+    # A string is refused first, because it would pass as a collection of its characters.
     if isinstance(value, str):
         raise TypeError(f"{name} must be a set of strings; write {set(value.split())!r}")
 

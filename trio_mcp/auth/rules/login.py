@@ -35,7 +35,7 @@ class ClientRecord:
         id: The ``client_id``.
         origin: Where the id comes from.
         secret: The client's secret; None for a public client.
-        method: How the client proves who it is.
+        method: The method by which the client authenticates.
         redirect: The redirect URI that the client was registered with, if any.
         secret_expires_at: When the secret expires, in seconds since the epoch; None if it never does.
         scopes: The scopes that the client was registered for; None if there is no such limit.

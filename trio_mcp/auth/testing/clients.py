@@ -135,7 +135,7 @@ class Clients:
         """Return the client that makes a request, after it has proved who it is by its registered method.
 
         Raises:
-            Refused: If the client has not proved who it is.
+            Refused: If the client has not authenticated itself.
         """
         authorization = Headers(request.fields.items()).get("Authorization")
         ways = {

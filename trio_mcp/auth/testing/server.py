@@ -117,8 +117,8 @@ class AuthorizationServer:
             id: The ``client_id``.
             secret: The client's secret, if it has one.
             redirects: The redirect URIs of the client; on loopback, any port is accepted.
-            method: How the client proves who it is; by default with its keys, otherwise by Basic with its secret, or
-                not at all if it has neither.
+            method: The method by which the client authenticates; by default its keys, otherwise Basic with its
+                secret, or none if it has neither.
             grants: The grant types that the client may use.
             jwks: The public keys of the client.
         """

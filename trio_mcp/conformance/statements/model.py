@@ -69,7 +69,7 @@ class Statement:
 
     Attributes:
         text: The demand, in our words.
-        keyword: The word that says how binding it is.
+        keyword: MUST, SHOULD, or one of these with NOT.
         binds: The side that is bound.
         places: Where it is written.
         rules: The ids of the rules that check it.

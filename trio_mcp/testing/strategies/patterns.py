@@ -18,6 +18,7 @@ __all__ = ["Pattern", "PatternError"]
 
 MAX_LENGTH = 20_000
 """The maximum number of characters in a string made from a pattern. An arbitrary choice."""
+_TOO_LONG = f"the strings that it matches are longer than {MAX_LENGTH} characters"
 MAX_NESTING = 50
 """The maximum depth to which groups in a pattern may be nested. An arbitrary choice: real patterns have three levels at
 most."""
@@ -175,7 +176,7 @@ class _Writer:
         # millions of times.
         self._length += max(len(text), 1)
         if self._length > MAX_LENGTH:
-            raise PatternError(f"the strings that it matches are longer than {MAX_LENGTH} characters")
+            raise PatternError(_TOO_LONG)
         self.parts.append(text)
 
 
@@ -204,7 +205,7 @@ class _Reader:
             raise PatternError(f"the parenthesis at position {self._at} closes no group")
         # Otherwise each of hundreds of attempts to write such a string would fail, after MAX_LENGTH steps.
         if _least(node) > MAX_LENGTH:
-            raise PatternError(f"the strings that it matches are longer than {MAX_LENGTH} characters")
+            raise PatternError(_TOO_LONG)
         return node
 
     def _take(self, text: str) -> bool:

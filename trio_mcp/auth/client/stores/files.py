@@ -34,7 +34,7 @@ An arbitrary choice: writing a file takes a few milliseconds.
 
 _NAME: Final = re.compile(r"[0-9a-f]{32}\.json")
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
-# Without this flag, opening a named pipe in place of a file would block.
+# This flag keeps `open` from blocking if there is a named pipe in place of the file.
 _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 
 
@@ -91,8 +91,7 @@ class FileTokens:
         """
         path = self._path(key).with_suffix(".lock")
         async with contextlib.AsyncExitStack() as stack:
-            # Only errors of the locking are explained: an `OSError` from the caller's block has nothing to do with the
-            # store.
+            # Only locking errors are explained: an `OSError` from the caller's block has nothing to do with the store.
             with _explained(path, "locked"):
                 self._make_folder()
                 await stack.enter_async_context(file_locked(str(path)))
@@ -257,7 +256,7 @@ def _explained(path: Path, done: str) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        # With O_NOFOLLOW, opening a symbolic link raises this error.
+        # This error means that O_NOFOLLOW refused a symbolic link.
         if exc.errno == errno.ELOOP:
             raise _refused(path, "is a symbolic link", "remove it") from None
         raise _refused(path, f"can't be {done}: {exc.strerror or exc}") from None
