@@ -52,15 +52,6 @@ if TYPE_CHECKING:
     from trio_mcp.http.client.parameters import HttpServerParameters as HttpServerParameters
     from trio_mcp.http.serve import ServeSettings as ServeSettings
     from trio_mcp.http.server.asgi_app import AsgiApp as AsgiApp
-    from trio_mcp.http.server.event_store import (
-        EventsLost as EventsLost,
-        EventStore as EventStore,
-        StoredEvent as StoredEvent,
-    )
-    from trio_mcp.http.server.legacy.stores import (
-        MemoryEventStore as MemoryEventStore,
-        SqliteEventStore as SqliteEventStore,
-    )
     from trio_mcp.http.server.options import HttpOptions as HttpOptions, HttpSettings as HttpSettings
     from trio_mcp.jsonrpc.messages import Notification as Notification
     from trio_mcp.principal import Principal as Principal
@@ -97,6 +88,15 @@ if TYPE_CHECKING:
     from trio_mcp.session.limits import CallOptions as CallOptions, SessionOptions as SessionOptions
     from trio_mcp.sockets.serving import SocketSettings as SocketSettings
     from trio_mcp.stdio.parameters import StdioServerParameters as StdioServerParameters
+    from trio_mcp.stores.event_store import (
+        EventsLost as EventsLost,
+        EventStore as EventStore,
+        StoredEvent as StoredEvent,
+    )
+    from trio_mcp.stores.event_stores import (
+        MemoryEventStore as MemoryEventStore,
+        SqliteEventStore as SqliteEventStore,
+    )
     from trio_mcp.trace_context import TraceContext as TraceContext
     from trio_mcp.uri_templates import UriTemplate as UriTemplate
 else:

@@ -19,7 +19,6 @@ from trio_mcp import Client, EventStore, MemoryEventStore, Server, SqliteEventSt
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.client.targets import Target
 from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
-from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.low_level import (
     failover_client,
     memory_link_pair,
@@ -33,6 +32,7 @@ from trio_mcp.low_level import (
     websocket_client,
 )
 from trio_mcp.server.base_server import BaseServer
+from trio_mcp.stores.event_store import EventsLost, StoredEvent
 from trio_mcp.testing import FaultLinks, FaultProxy, check_transport
 from trio_mcp.types.versions import LATEST_LEGACY
 

@@ -44,7 +44,6 @@ from trio_mcp.http.client.sending import http1_format
 from trio_mcp.http.framing import MAX_FRAMING
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.server.legacy import streams as router
-from trio_mcp.http.server.legacy.stores import MemoryEventStore
 from trio_mcp.low_level import (
     sse_client,
     stdio_client,
@@ -58,6 +57,7 @@ from trio_mcp.low_level import (
 from trio_mcp.middleware import Caching, RateLimit
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.sockets.addresses import LONGEST_PATH
+from trio_mcp.stores.event_stores import MemoryEventStore
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:

@@ -14,9 +14,9 @@ import trio.testing
 from tests import forks
 from tests.waiting import eventually
 from trio_mcp import SqliteEventStore, StoredEvent
-from trio_mcp.http.server.legacy import database, sqlite_file
-from trio_mcp.http.server.legacy.database import Database
-from trio_mcp.http.server.legacy.sqlite_file import LockedFile
+from trio_mcp.stores import database, sqlite_file
+from trio_mcp.stores.database import Database
+from trio_mcp.stores.sqlite_file import LockedFile
 
 
 class Numbers:

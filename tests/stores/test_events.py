@@ -12,8 +12,8 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from trio_mcp.http.server.event_store import EventsLost, EventStore, StoredEvent
-from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
+from trio_mcp.stores.event_store import EventsLost, EventStore, StoredEvent
+from trio_mcp.stores.event_stores import MemoryEventStore, SqliteEventStore
 
 
 def events(stream: int, *numbers: int) -> list[StoredEvent]:

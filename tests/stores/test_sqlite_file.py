@@ -18,8 +18,8 @@ from tests import forks
 from tests.killed_stores import NET, PROCESSES, Round
 from tests.waiting import eventually
 from trio_mcp import SqliteEventStore, StoredEvent
-from trio_mcp.http.server.legacy import database, sqlite_file
-from trio_mcp.http.server.legacy.database import Database
+from trio_mcp.stores import database, sqlite_file
+from trio_mcp.stores.database import Database
 
 
 def event(number: int) -> StoredEvent:

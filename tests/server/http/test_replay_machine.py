@@ -20,9 +20,9 @@ from tests.server.http.asgi_client import Connection
 from tests.waiting import eventually
 from trio_mcp import Context, Server
 from trio_mcp.http.server.app import HttpApp
-from trio_mcp.http.server.event_store import EventStore, StoredEvent
-from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.stores.event_store import EventStore, StoredEvent
+from trio_mcp.stores.event_stores import MemoryEventStore, SqliteEventStore
 
 pytestmark = pytest.mark.legacy
 

@@ -16,9 +16,9 @@ from tests.server.http.harness import Made, served, session
 from tests.server.http.in_memory import writes
 from tests.waiting import eventually
 from trio_mcp import Context
-from trio_mcp.http.server.event_store import StoredEvent
-from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.stores.event_store import StoredEvent
+from trio_mcp.stores.event_stores import MemoryEventStore, SqliteEventStore
 
 pytestmark = pytest.mark.legacy
 

@@ -9,8 +9,8 @@ from trio_mcp._checks import check_choice, check_count, check_kind, check_second
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._settings import Default, completed
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
-from trio_mcp.http.server.event_store import EventStore
 from trio_mcp.http.server.protection import Protection
+from trio_mcp.stores.event_store import EventStore
 
 __all__ = ["RUNNERS", "HttpOptions", "HttpSettings"]
 

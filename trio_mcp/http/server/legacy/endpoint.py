@@ -15,7 +15,6 @@ from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
 from trio_mcp.http.server.access import note_message
 from trio_mcp.http.server.asgi import CountedMessage, HttpAnswer, HttpRequest, Ledger, NoRoom, Owner
 from trio_mcp.http.server.door import Judge, LegacyEndpoint, ReadBody, ending, no_room
-from trio_mcp.http.server.event_store import EventsLost
 from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
@@ -24,6 +23,7 @@ from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.http.sse import encode_event
 from trio_mcp.jsonrpc.codec import decode, encode_or_replace
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, Malformed, Request, RequestId, Response
+from trio_mcp.stores.event_store import EventsLost
 from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["Endpoint"]

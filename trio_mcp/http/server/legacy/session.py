@@ -16,7 +16,6 @@ from trio_mcp._log import logger
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.http.rules.statuses import Accept, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest, Owner
-from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.legacy.streams import STORE_FAILED, NumberedStream, StreamRouter, Writer
@@ -37,6 +36,7 @@ from trio_mcp.jsonrpc.messages import (
     Response,
 )
 from trio_mcp.session.session import LinkLostError
+from trio_mcp.stores.event_store import EventsLost, StoredEvent
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]

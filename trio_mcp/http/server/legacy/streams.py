@@ -24,7 +24,6 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
-from trio_mcp.http.server.event_store import EventStore, StoredEvent
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import (
@@ -40,6 +39,7 @@ from trio_mcp.jsonrpc.messages import (
     TransportFailure,
 )
 from trio_mcp.session.sink import Owner
+from trio_mcp.stores.event_store import EventStore, StoredEvent
 
 __all__ = [
     "MAX_DETACHED",

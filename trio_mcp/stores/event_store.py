@@ -1,6 +1,6 @@
 """The interface of event stores, which let a client of the legacy era resume a broken stream.
 
-2025-11-25 `basic/transports`, Resumability and Redelivery. The stores of this library are in `legacy.stores`.
+2025-11-25 `basic/transports`, Resumability and Redelivery. The stores of this library are in `event_stores`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import attrs
 import outcome
 import trio
 
-from trio_mcp.http.server.legacy.sqlite_file import LockedFile, SqliteFile
+from trio_mcp.stores.sqlite_file import LockedFile, SqliteFile
 
 __all__ = ["Database"]
 

@@ -12,8 +12,8 @@ from typing import Self
 import trio
 
 from trio_mcp._checks import check_count, check_seconds
-from trio_mcp.http.server.event_store import EventsLost, EventStore, StoredEvent
-from trio_mcp.http.server.legacy.database import Database
+from trio_mcp.stores.database import Database
+from trio_mcp.stores.event_store import EventsLost, EventStore, StoredEvent
 
 __all__ = ["MemoryEventStore", "SqliteEventStore"]
 
