@@ -25,12 +25,12 @@ from trio_mcp.server.features.resources import ResourceNotFound
 PUBLIC_MODULES = {
     f"trio_mcp.{name}"
     for name in (
-        *("low_level", "statistics", "types", "jsonrpc", "middleware", "otel", "auth", "auth.testing"),
+        *("low_level", "statistics", "types", "jsonrpc", "middleware", "otel", "auth", "auth.testing", "stores"),
         *("testing", "testing.strategies", "conformance", "conformance.transcript"),
     )
 }
 """Those whose names are not in `trio_mcp`: sessions and links, statistics, the many types, what writers of transports
-need, middleware, authorization, tests."""
+need, middleware, authorization, stores, tests."""
 
 LAZY = tuple(door for door in DOORS if door != "trio_mcp.middleware")
 """The doors that import a name when it is first used."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +17,10 @@ __all__ = [
     "AF_UNIX",
     "FILES_HAVE_OWNERS",
     "SOCKETS_ARE_FILES",
+    "boot_id",
     "check_pipes",
     "check_unix_sockets",
+    "network_file_system",
     "sync_folder",
     "try_to_lock",
     "unlock",
@@ -57,6 +60,55 @@ def check_unix_sockets() -> None:
     """
     if AF_UNIX is None:
         raise TransportError(f"Python does not support Unix sockets on {sys.platform}: {INSTEAD}")
+
+
+def boot_id() -> str:
+    """Return what tells one start of this machine from every other, the same for all its processes."""
+    if sys.platform == "linux":
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    if sys.platform == "darwin":
+        import ctypes
+
+        text, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+        if ctypes.CDLL(None).sysctlbyname(b"kern.bootsessionuuid", text, ctypes.byref(size), None, 0) == 0:
+            return text.value.decode()
+    # The time at which the monotonic clock began is not exact, and moves when the wall clock is set.
+    return f"about {round((time.time() - time.monotonic()) / 600)}"
+
+
+NETWORK_FILE_SYSTEMS: Final = frozenset(
+    (
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "glusterfs",
+        "fuse.glusterfs",
+        "fuse.sshfs",
+        "lustre",
+        "nfs",
+        "nfs4",
+        "smb3",
+        "smbfs",
+    )
+)
+"""The types of the file systems, as Linux names them, that have no memory shared by processes on several machines."""
+
+
+def network_file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """Return the type of the network file system that a file lies on; None if it lies on none, or that is unknown.
+
+    Args:
+        path: The file.
+        mounts: The list of what is mounted, as Linux has it (``man 5 proc_pid_mountinfo``).
+    """
+    try:
+        device, lines = path.stat().st_dev, mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    kinds = {line.partition(" - ")[2].split()[0] for line in lines if line.split()[2] == wanted}
+    return next(iter(kinds & NETWORK_FILE_SYSTEMS), None)
 
 
 def sync_folder(folder: Path) -> None:

@@ -14,7 +14,7 @@ import trio.testing
 from tests import forks
 from tests.waiting import eventually
 from trio_mcp import SqliteEventStore, StoredEvent
-from trio_mcp.stores import database, sqlite_file
+from trio_mcp.stores import database
 from trio_mcp.stores.database import Database
 from trio_mcp.stores.sqlite_file import LockedFile
 
@@ -131,10 +131,10 @@ async def test_an_operation_that_fails_is_undone_and_costs_no_other(numbers: Num
 
 
 async def test_operations_that_wait_together_wait_once_for_a_locked_file(
-    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+    numbers: Numbers,
 ) -> None:
     """If each waited for the lock in turn, the last would wait for half an hour."""
-    monkeypatch.setattr(sqlite_file, "BUSY", 0)
+    numbers.database.timeout = 0
     numbers.locked_at = 2
     async with trio.open_nursery() as nursery:
         await queue(numbers, nursery, 1, 2, 3)

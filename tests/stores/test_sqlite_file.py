@@ -18,7 +18,7 @@ from tests import forks
 from tests.killed_stores import NET, PROCESSES, Round
 from tests.waiting import eventually
 from trio_mcp import SqliteEventStore, StoredEvent
-from trio_mcp.stores import database, sqlite_file
+from trio_mcp.stores import database
 from trio_mcp.stores.database import Database
 
 
@@ -219,7 +219,7 @@ async def test_no_other_process_writes_while_an_operation_reads_and_writes(path:
 
 
 async def test_a_file_that_stays_locked_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_file, "BUSY", 0)
+    monkeypatch.setattr(database, "BUSY", 0)
     async with SqliteEventStore(path) as store:
         with another_connection(path) as other:
             other.execute("BEGIN IMMEDIATE")

@@ -1,1 +1,26 @@
-"""What outlives a connection: the event stores, and the SQLite file and thread that they use."""
+"""Stores: what several processes of one server share, and what outlives a process.
+
+A server without stores imports nothing of this package but the interface of event stores, for its options.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trio_mcp.stores.contract import (
+        LEASE as LEASE,
+        Claim as Claim,
+        JournalEntry as JournalEntry,
+        StaleWriter as StaleWriter,
+        StoreBusy as StoreBusy,
+        StoredTask as StoredTask,
+        StoreError as StoreError,
+        StoreFull as StoreFull,
+        Stores as Stores,
+    )
+    from trio_mcp.stores.listeners import TopicListener as TopicListener, TopicListeners as TopicListeners
+    from trio_mcp.stores.memory_stores import MemoryStores as MemoryStores
+    from trio_mcp.stores.sqlite_stores import SqliteStores as SqliteStores
+else:
+    from trio_mcp._door import open_door
+
+    __all__, __getattr__, __dir__ = open_door(__name__)

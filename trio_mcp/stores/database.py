@@ -6,16 +6,16 @@ import contextlib
 import queue
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
-from itertools import chain
 from typing import Any, TypeVar
 
 import attrs
 import outcome
 import trio
 
-from trio_mcp.stores.sqlite_file import LockedFile, SqliteFile
+from trio_mcp.stores.sqlite_file import BUSY, LockedFile, SqliteFile
 
 __all__ = ["Database"]
 
@@ -30,9 +30,14 @@ IDLE = 10.0
 
 @attrs.define(eq=False)
 class _Job:
-    """An operation, and the task that waits for it; if ``work`` is None, the operation is to close the database."""
+    """An operation, and the task that waits for it; if ``work`` is None, the operation is to close the database.
+
+    Attributes:
+        deadline: When it gives up waiting for other processes, on the monotonic clock.
+    """
 
     work: Callable[[sqlite3.Connection], Any] | None
+    deadline: float
     task: trio.lowlevel.Task = attrs.Factory(trio.lowlevel.current_task)
     token: trio.lowlevel.TrioToken = attrs.Factory(trio.lowlevel.current_trio_token)
 
@@ -53,13 +58,20 @@ class Database:
     Args:
         path: The file, which is opened when first needed: see `SqliteFile.at`.
         prepare: Called with each new connection, in the thread, outside a transaction.
+        timeout: Seconds for which an operation may wait, for its turn and for other processes, before it gives up.
+        synchronous: See `SqliteFile.transact`.
+        reading: Whether the operations only read. They then wait for no writer, whichever process it belongs to.
 
     Attributes:
+        timeout: See above.
         running: Whether the thread is running, or about to start.
     """
 
     _path: str | bytes
     _prepare: Callable[[sqlite3.Connection], object]
+    timeout: float = attrs.Factory(lambda: BUSY)
+    _synchronous: str = "NORMAL"
+    _reading: bool = False
     _file: SqliteFile | None = None
     _lock: threading.Lock = attrs.Factory(threading.Lock)  # guards `_jobs` and `running`; held only for moments
     _jobs: deque[_Job] = attrs.Factory(deque)
@@ -69,7 +81,8 @@ class Database:
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Call a function in the database's thread, in a transaction, and return its result.
 
-        No other process writes during the transaction. If the function fails, the transaction is undone.
+        No other process writes during the transaction, unless it only reads. If the function fails, the transaction is
+        undone.
 
         The function may be called twice: if another function fails in the same transaction, each gets a transaction of
         its own.
@@ -78,6 +91,7 @@ class Database:
         cancelled later, this method waits for the end of the transaction, and returns the result.
 
         Raises:
+            LockedFile: If other processes kept the file locked until the timeout; the function then has no effect.
             Exception: Whatever opening the database, the function or the transaction raises.
         """
         result: T = await self._submit(work)
@@ -89,7 +103,7 @@ class Database:
 
     async def _submit(self, work: Callable[[sqlite3.Connection], Any] | None) -> Any:
         await trio.lowlevel.checkpoint_if_cancelled()
-        job = _Job(work)
+        job = _Job(work, time.monotonic() + self.timeout)
         with self._lock:
             self._jobs.append(job)
             start, self.running = not self.running, True
@@ -98,7 +112,7 @@ class Database:
         else:
             try:
                 # Trio's threads are used, because they don't keep the process alive, and are reused.
-                trio.lowlevel.start_thread_soon(self._serve, lambda _: None, "event store")
+                trio.lowlevel.start_thread_soon(self._serve, lambda _: None, "store")
             except BaseException:
                 with self._lock:
                     self._jobs.remove(job)
@@ -147,13 +161,15 @@ class Database:
         while groups:
             group = groups.pop(0)
             try:
-                values = self._opened().transact([job.work for job in group if job.work is not None])
+                values = self._transact(group)
             except LockedFile as exc:
-                # All jobs at hand fail at once: if each waited for the lock in turn, the last one would wait for half
-                # an hour.
-                for job in chain(group, *groups):
+                # Only the oldest job has used up its time; the others go on waiting, for as long as each has left.
+                now = time.monotonic()
+                late = [job for job in group if job.deadline <= now] or group
+                for job in late:
                     job.done(outcome.Error(LockedFile(*exc.args)))
-                return
+                if remaining := [job for job in group if job not in late]:
+                    groups.insert(0, remaining)
             except Exception as exc:
                 if len(group) == 1:
                     group[0].done(outcome.Error(exc))
@@ -164,12 +180,14 @@ class Database:
                 for job, value in zip(group, values, strict=True):
                     job.done(outcome.Value(value))
 
-    def _opened(self) -> SqliteFile:
+    def _transact(self, jobs: list[_Job]) -> list[Any]:
+        deadline = min(job.deadline for job in jobs)
         if self._file is None:
-            file = SqliteFile.at(self._path)
-            file.open(self._prepare)
+            file = SqliteFile.at(self._path, reading=self._reading)
+            file.open(self._prepare, deadline - time.monotonic())
             self._file = file
-        return self._file
+        works = [job.work for job in jobs if job.work is not None]
+        return self._file.transact(works, deadline - time.monotonic(), self._synchronous)
 
     def _close(self) -> None:
         file, self._file = self._file, None

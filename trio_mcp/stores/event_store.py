@@ -24,7 +24,8 @@ class StoredEvent:
 
     Attributes:
         stream: The number of the stream within its session.
-        number: The number of the message within the stream: 1, 2, 3, without a gap.
+        number: The number of the message within the stream: 1, 2, 3, without a gap. A `Stores` also accepts 0, for an
+            event of stream 0 to which it is to give the number.
         data: The message, as JSON.
     """
 
@@ -47,10 +48,11 @@ class EventStore(Protocol):
     # The methods are abstract although this is a protocol, so that a subclass that lacks one fails when it is
     # instantiated rather than when a stream breaks.
     @abc.abstractmethod
-    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> object:
         """Store all the events, or none. An event that is already stored stays as it is.
 
-        Once this returns, the events may be sent. If a store loses them later, a client can't get them again.
+        Once this returns, the events may be sent. If a store loses them later, a client can't get them again. What it
+        returns is not used.
         """
 
     @abc.abstractmethod

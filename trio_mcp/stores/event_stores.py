@@ -15,7 +15,7 @@ from trio_mcp._checks import check_count, check_seconds
 from trio_mcp.stores.database import Database
 from trio_mcp.stores.event_store import EventsLost, EventStore, StoredEvent
 
-__all__ = ["MemoryEventStore", "SqliteEventStore"]
+__all__ = ["SCHEMA", "MemoryEventStore", "SqliteEventStore", "delete_events", "insert_events", "lost", "select_events"]
 
 PAGE = 100
 """How many events `after` returns at once (arbitrary), so that a long replay is never in memory as a whole."""
@@ -43,6 +43,59 @@ DELETE FROM events WHERE id < max(
     (SELECT max(id) FROM events) - ? + 1
 )
 """
+
+
+def lost(stream: int, number: int) -> EventsLost:
+    """Return the error for events that are no longer stored."""
+    return EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
+
+
+def insert_events(
+    connection: sqlite3.Connection,
+    session: str,
+    events: Sequence[StoredEvent],
+    now: float,
+    *,
+    max_age: float,
+    max_events: int,
+) -> list[int]:
+    """Store events that are not stored yet, delete those beyond the bounds, and return the numbers of the new ones."""
+    numbers = []
+    for event in events:
+        number = event.number
+        if not number:
+            newest = connection.execute(
+                "SELECT max(number) FROM events WHERE session = ? AND stream = ?", (session, event.stream)
+            )
+            number = (newest.fetchone()[0] or 0) + 1
+        connection.execute(
+            "INSERT OR IGNORE INTO events (session, stream, number, time, data) VALUES (?, ?, ?, ?, ?)",
+            (session, event.stream, number, now, event.data),
+        )
+        numbers.append(number)
+    connection.execute(PRUNE, (now - max_age, max_events))
+    return numbers
+
+
+def select_events(
+    connection: sqlite3.Connection, session: str, stream: int, number: int, oldest: float
+) -> list[StoredEvent] | None:
+    """Return a page of the events after one that are not older than a time; None if some are missing."""
+    # The query includes the event `number` itself: if only that event is stored, nothing follows it yet. So the limit
+    # is one more than a page.
+    rows = connection.execute(
+        "SELECT number, data FROM events WHERE session = ? AND stream = ? AND number >= ? AND time >= ?"
+        " ORDER BY number LIMIT ?",
+        (session, stream, number, oldest, PAGE + 1),
+    ).fetchall()
+    if not rows or rows[0][0] > number + 1:
+        return None
+    return [StoredEvent(stream, each, data) for each, data in rows if each > number]
+
+
+def delete_events(connection: sqlite3.Connection, session: str) -> None:
+    """Delete the events of a session."""
+    connection.execute("DELETE FROM events WHERE session = ?", (session,))
 
 
 class MemoryEventStore(EventStore):
@@ -82,17 +135,23 @@ class MemoryEventStore(EventStore):
     def __len__(self) -> int:
         return len(self._order)
 
-    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> Sequence[int]:
         await trio.lowlevel.checkpoint()
         now = self._clock()
+        numbers = []
         for event in events:
             kept = self._streams.setdefault(session, {}).setdefault(event.stream, deque())
-            if kept and event.number <= kept[-1].number:
+            newest = kept[-1].number if kept else 0
+            if not event.number:
+                event = StoredEvent(event.stream, newest + 1, event.data)
+            numbers.append(event.number)
+            if event.number <= newest:
                 continue  # an earlier attempt, which was cancelled, has stored this event
             kept.append(event)
             self._order[session, event.stream, event.number] = now
             self._bytes += len(event.data)
         self._drop(now)
+        return numbers
 
     async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
         await trio.lowlevel.checkpoint()
@@ -100,7 +159,7 @@ class MemoryEventStore(EventStore):
         kept = self._streams.get(session, {}).get(stream)
         # The next event must be stored, or must be the one after the newest; otherwise, some are missing.
         if not kept or not kept[0].number <= number + 1 <= kept[-1].number + 1:
-            raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
+            raise lost(stream, number)
         start = number + 1 - kept[0].number  # numbers have no gaps
         return [kept[index] for index in range(start, min(len(kept), start + PAGE))]
 
@@ -165,38 +224,19 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         # The time is that of the wall clock, unlike in the store in memory, because it must keep its meaning after a
         # restart.
         now = time.time()
-        rows = [(session, event.stream, event.number, now, event.data) for event in events]
-
-        def insert(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "INSERT OR IGNORE INTO events (session, stream, number, time, data) VALUES (?, ?, ?, ?, ?)", rows
-            )
-            connection.execute(PRUNE, (now - self._max_age, self._max_events))
-
-        await self._database.run(insert)
+        await self._database.run(
+            lambda each: insert_events(each, session, events, now, max_age=self._max_age, max_events=self._max_events)
+        )
 
     async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
         oldest = time.time() - self._max_age
-
-        def select(connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
-            return connection.execute(
-                "SELECT number, data FROM events WHERE session = ? AND stream = ? AND number >= ? AND time >= ?"
-                " ORDER BY number LIMIT ?",
-                # The limit is one more than a page, because the event `number` itself is included.
-                (session, stream, number, oldest, PAGE + 1),
-            ).fetchall()
-
-        # The query includes the event `number` itself: if only that event is stored, nothing follows it yet.
-        rows = await self._database.run(select)
-        if not rows or rows[0][0] > number + 1:
-            raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
-        return [StoredEvent(stream, each, data) for each, data in rows if each > number]
+        found = await self._database.run(lambda each: select_events(each, session, stream, number, oldest))
+        if found is None:
+            raise lost(stream, number)
+        return found
 
     async def forget(self, session: str) -> None:
-        def delete(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM events WHERE session = ?", (session,))
-
-        await self._database.run(delete)
+        await self._database.run(lambda each: delete_events(each, session))
 
     async def aclose(self) -> None:
         """Close the file; using the store again reopens it."""
@@ -208,8 +248,5 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
 
     @staticmethod
     def _prepare(connection: sqlite3.Connection) -> None:
-        # WAL with NORMAL never corrupts the file, and syncs it only at a checkpoint: a crash of the process loses
-        # nothing, and a power failure only the last events (https://www.sqlite.org/pragma.html#pragma_synchronous).
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
         connection.executescript(SCHEMA)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +20,13 @@ __all__ = ["LockedFile", "SqliteFile"]
 T = TypeVar("T")
 
 BUSY = 30.0
-"""Seconds that a transaction waits for the transactions of other processes (arbitrary); each takes milliseconds."""
+"""Seconds that an operation waits for the transactions of other processes (arbitrary); each takes milliseconds."""
+
+LARGEST_WAL = 32 * 1024 * 1024
+"""Bytes of the ``-wal`` file beyond which a writer waits for the readers and empties it (arbitrary)."""
+
+LETTING_GO = 10.0
+"""Seconds for which the ``-wal`` file may grow after a wait in vain (arbitrary): a reader may have been stopped."""
 
 
 class LockedFile(sqlite3.OperationalError):
@@ -34,20 +42,27 @@ class SqliteFile:
     nothing but SQLite opens a file that exists, and all names of a file in this process lead to one connection.
     """
 
-    def __init__(self, name: str, real: Path | None = None, identity: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, name: str, real: Path | None = None, identity: tuple[int, int] | None = None, *, reading: bool = False
+    ) -> None:
         self._name = name
         self._real = real
         self._identity = identity
+        self._begin = "BEGIN" if reading else "BEGIN IMMEDIATE"
+        self._settings: dict[str, str] = {}  # the pragmas of the connection, and their values
+        self._let_go_at = 0.0  # when the `-wal` file may next be emptied, on the monotonic clock
         self._lock = threading.Lock()  # guards `_users` and `_connection` while the file is opened, used and closed
         self._users = 0
         self._connection: sqlite3.Connection | None = None
 
     @classmethod
-    def at(cls, path: str | bytes) -> SqliteFile:
+    def at(cls, path: str | bytes, *, reading: bool = False) -> SqliteFile:
         """Return the file at a path.
 
         Args:
             path: The path. A missing file is created, readable only by its owner. Each ``:memory:`` is a new database.
+            reading: Whether the file is only read. Readers have a connection of their own, on which a transaction waits
+                for no writer.
 
         Raises:
             OSError: If the file can't be created, read or written, or has a second hard link.
@@ -59,50 +74,65 @@ class SqliteFile:
         real = Path(os.path.realpath(name))
         with _CREATING:
             identity = _create(real)
-            return _FILES.setdefault(identity, cls(name, real, identity))
+            return _FILES.setdefault((*identity, reading), cls(name, real, identity, reading=reading))
 
-    def open(self, prepare: Callable[[sqlite3.Connection], object]) -> None:
+    def open(self, prepare: Callable[[sqlite3.Connection], object], within: float) -> None:
         """Open the file for one more user, which has to close it.
 
         Args:
             prepare: Called with the connection, unless another user has the file open already.
+            within: Seconds to wait for other processes.
 
         Raises:
             OSError: If the file has been replaced.
             sqlite3.Error: If the file is not a database; `LockedFile` if another process keeps it locked.
         """
-        with self._lock, self._saying_what_is_locked():
+        with self._held(within), self._saying_what_is_locked():
             if self._connection is None:
-                self._connection = self._connected(prepare)
+                self._connection = self._connected(prepare, within)
             self._users += 1
 
-    def _connected(self, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    def _connected(self, prepare: Callable[[sqlite3.Connection], object], within: float) -> sqlite3.Connection:
         # `mode=rw` keeps SQLite from creating the file, which others could then read. `isolation_level=None` keeps
         # Python from beginning transactions by itself.
         address = ":memory:" if self._real is None else f"{self._real.as_uri()}?mode=rw"
-        connection = sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(address, uri=True, timeout=within, isolation_level=None, check_same_thread=False)
         try:
             if self._real is not None and _identity(self._real) != self._identity:
                 raise OSError(errno.ESTALE, "the file was replaced while it was being opened: try again", self._name)
+            connection.execute(f"PRAGMA journal_size_limit = {LARGEST_WAL}")
+            self._settings.clear()
             prepare(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def transact(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
+    def transact(
+        self, works: Sequence[Callable[[sqlite3.Connection], T]], within: float, synchronous: str = "NORMAL"
+    ) -> list[T]:
         """Call functions in one transaction, and return their results; if anything fails, the transaction is undone.
 
         Meanwhile no other process writes, because the transaction begins with the lock for writing. If it began with a
-        read, others could write between that read and its own writes.
+        read, others could write between that read and its own writes. A file that is only read is not locked.
+
+        Args:
+            works: The functions.
+            within: Seconds to wait for other processes, and for other users in this one.
+            synchronous: SQLite's setting. With ``NORMAL``, a file in WAL mode is synced only at a checkpoint: a crash
+                of the process loses nothing, and a power failure only the last transactions. With ``FULL``, a power
+                failure loses nothing, either (https://www.sqlite.org/pragma.html#pragma_synchronous).
 
         Raises:
             LockedFile: If another process keeps the file locked.
             Exception: Whatever a function or the transaction raises.
         """
-        with self._lock, self._saying_what_is_locked():
+        with self._held(within), self._saying_what_is_locked():
             connection: Any = self._connection
-            connection.execute("BEGIN IMMEDIATE")
+            # The time is rounded up, so that it is nearly always the one that is set already.
+            self._set("busy_timeout", str(100 * math.ceil(10 * max(0.0, within))))
+            self._set("synchronous", synchronous)
+            connection.execute(self._begin)
             try:
                 values = [work(connection) for work in works]
                 connection.execute("COMMIT")
@@ -111,7 +141,29 @@ class SqliteFile:
                     with contextlib.suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                 raise
+            if self._real is not None and self._begin != "BEGIN":
+                self._bound_wal(connection)
         return values
+
+    def _set(self, pragma: str, value: str) -> None:
+        connection: Any = self._connection
+        if self._settings.get(pragma) != value:
+            connection.execute(f"PRAGMA {pragma} = {value}")
+            self._settings[pragma] = value
+
+    def _bound_wal(self, connection: sqlite3.Connection) -> None:
+        # SQLite starts again at the beginning of the -wal file only at a moment without readers. Without such a moment,
+        # as with many processes that read all the time, the file would grow without a bound.
+        try:
+            size = os.stat(f"{self._real}-wal").st_size
+        except FileNotFoundError:  # in another mode
+            return
+        if size <= LARGEST_WAL or time.monotonic() < self._let_go_at:
+            return
+        self._set("busy_timeout", "1000")
+        with contextlib.suppress(sqlite3.Error):  # what was committed is safe in any case
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._let_go_at = time.monotonic() + LETTING_GO if busy else 0.0
 
     def close(self) -> None:
         """Close the file for one user; the last user closes the connection."""
@@ -127,6 +179,22 @@ class SqliteFile:
             self._connection.close()
 
     @contextlib.contextmanager
+    def _held(self, within: float) -> Iterator[None]:
+        """Hold the lock of this object; other users of the file in this process may be waiting for its lock."""
+        if not self._lock.acquire(timeout=max(0.0, within)):
+            raise self._locked()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _locked(self) -> LockedFile:
+        return LockedFile(
+            f"{self._name} is locked: another process has been writing to it for too long; end that process, or use"
+            " another file"
+        )
+
+    @contextlib.contextmanager
     def _saying_what_is_locked(self) -> Iterator[None]:
         try:
             yield
@@ -134,16 +202,13 @@ class SqliteFile:
             # The low byte is the primary error code. An exception that a function has raised itself may have no code.
             if getattr(exc, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
-            raise LockedFile(
-                f"{self._name} is locked: another process has been writing to it for {BUSY:g} seconds;"
-                " end that process, or use another file"
-            ) from exc
+            raise self._locked() from exc
 
 
 _CREATING = threading.Lock()
 """Held while a file is created, so that the descriptor is closed before this process has any lock on the file."""
-_FILES: WeakValueDictionary[tuple[int, int], SqliteFile] = WeakValueDictionary()
-"""The files that are in use, keyed by device and inode."""
+_FILES: WeakValueDictionary[tuple[int, int, bool], SqliteFile] = WeakValueDictionary()
+"""The files that are in use, keyed by device, inode, and whether they are only read."""
 
 
 def _create(path: Path) -> tuple[int, int]:

@@ -1,0 +1,77 @@
+"""Wake-ups within a process: who listens to a topic hears each time that it is woken."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Iterator
+
+import attrs
+import trio
+
+__all__ = ["TopicListener", "TopicListeners"]
+
+
+@attrs.define(eq=False)
+class TopicListener:
+    """Hears when a topic is woken, for as long as the block of `Stores.listen` lasts.
+
+    A wake-up is kept until it is heard, so none is lost between a look at the store and the wait that follows it.
+    """
+
+    _longest: float
+    _event: trio.Event = attrs.Factory(trio.Event)
+    _run: trio.lowlevel.TrioToken = attrs.Factory(trio.lowlevel.current_trio_token)
+
+    async def woken(self) -> None:
+        """Wait until the topic is woken; return at once if it was since the last return, or since the block began.
+
+        It may also return without a wake-up. If it is cancelled, a wake-up is kept.
+        """
+        with trio.move_on_after(self._longest):
+            await self._event.wait()
+        self._event = trio.Event()
+
+    def ring(self) -> None:
+        """Let the listener hear; may be called in any thread."""
+        with contextlib.suppress(trio.RunFinishedError):
+            self._run.run_sync_soon(self._heard, idempotent=True)
+
+    def _heard(self) -> None:
+        self._event.set()
+
+
+@attrs.define(eq=False)
+class TopicListeners:
+    """Everybody who listens in this process: what a store needs for its `Stores.wake` and `Stores.listen`.
+
+    Args:
+        longest: Seconds after which `TopicListener.woken` returns in any case.
+    """
+
+    _longest: float = math.inf
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # guards `_topics`
+    _topics: dict[str, set[TopicListener]] = attrs.field(factory=dict, init=False)
+
+    @contextlib.contextmanager
+    def listen(self, topic: str) -> Iterator[TopicListener]:
+        """Listen to a topic for the length of a block."""
+        listener = TopicListener(self._longest)
+        with self._lock:
+            self._topics.setdefault(topic, set()).add(listener)
+        try:
+            yield listener
+        finally:
+            with self._lock:
+                remaining = self._topics[topic]
+                remaining.discard(listener)
+                if not remaining:
+                    del self._topics[topic]
+
+    def wake(self, topic: str) -> None:
+        """Wake all who listen to a topic; may be called in any thread."""
+        with self._lock:
+            woken = tuple(self._topics.get(topic, ()))
+        for listener in woken:
+            listener.ring()

@@ -1,0 +1,243 @@
+"""Stores in memory, for the servers of one program."""
+
+from __future__ import annotations
+
+import heapq
+import secrets
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Self
+
+import attrs
+import trio
+
+from trio_mcp._checks import check_hook
+from trio_mcp.stores.contract import Claim, JournalEntry, StoredTask, Stores
+from trio_mcp.stores.event_store import StoredEvent
+from trio_mcp.stores.event_stores import MemoryEventStore
+from trio_mcp.stores.listeners import TopicListener, TopicListeners
+from trio_mcp.stores.refusals import other_server, stale_session, stale_writer, store_full, task_exists
+
+__all__ = ["MemoryStores"]
+
+
+@attrs.define(eq=False)
+class _Held:
+    """A task in memory.
+
+    Attributes:
+        place: How many tasks were added before it.
+        until: When its lease runs out.
+    """
+
+    task: StoredTask
+    place: int
+    journal: dict[str, bytes]
+    until: float = 0.0
+
+
+class MemoryStores(Stores):
+    """Stores in memory. Several servers of one run of Trio may share an object, as processes share a file.
+
+    What it keeps lives as long as the object, whether or not its block has been left.
+
+    Args:
+        max_events: How many events of sessions are kept at most; beyond a limit, the oldest are deleted.
+        max_bytes: How many bytes of messages they may have.
+        max_age: Seconds for which an event is kept.
+        clock: Returns the seconds that leases and the age of events are counted by; Trio's clock by default, so that
+            leases run out in a test's virtual time.
+        now: Returns the seconds since the epoch, by which tasks expire.
+
+    Raises:
+        TypeError: If a limit is not a number, or a clock can't be called.
+        ValueError: If a limit is not above 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_events: int = 10_000,
+        max_bytes: int = 64 * 1024 * 1024,
+        max_age: float = 600.0,
+        clock: Callable[[], float] = trio.current_time,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        check_hook("clock", clock, sync=True)
+        check_hook("now", now, sync=True)
+        self._events = MemoryEventStore(max_events=max_events, max_bytes=max_bytes, max_age=max_age, clock=clock)
+        self._clock = clock
+        self._now = now
+        self._server: str | None = None
+        self._listeners = TopicListeners()
+        self._places = 0
+        self._tasks: dict[str, _Held] = {}
+        self._working: set[str] = set()  # the keys of the tasks that may be claimed, now or when their lease is lost
+        # When tasks expire. An entry is out of date if the task was replaced by one that expires at another time.
+        self._expiring: list[tuple[float, str]] = []
+
+    async def __aenter__(self) -> Self:
+        await trio.lowlevel.checkpoint()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        with trio.CancelScope(shield=exc[0] is not None):  # what was raised in the block goes on
+            await trio.lowlevel.checkpoint()
+
+    async def own(self, server: str) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._server is None:
+            self._server = server
+        elif self._server != server:
+            raise other_server("the object", self._server, server)
+
+    def clock(self) -> float:
+        return self._clock()
+
+    def now(self) -> float:
+        return self._now()
+
+    def wake(self, topic: str) -> None:
+        self._listeners.wake(topic)
+
+    def listen(self, topic: str) -> AbstractContextManager[TopicListener]:
+        return self._listeners.listen(topic)
+
+    # --- tasks ---------------------------------------------------------------------------------------------------
+
+    async def add_task(
+        self,
+        task: StoredTask,
+        entries: Sequence[JournalEntry] = (),
+        *,
+        lease: float | None = None,
+        limit: int | None = None,
+    ) -> StoredTask:
+        await trio.lowlevel.checkpoint()
+        self._drop_expired()
+        if task.key in self._tasks:
+            raise task_exists(task.key)
+        if limit is not None and len(self._tasks) >= limit:
+            raise store_full(limit)
+        task = attrs.evolve(task, token="" if lease is None else secrets.token_urlsafe(16))
+        self._places += 1
+        held = self._tasks[task.key] = _Held(task, self._places, dict(entries))
+        if lease is not None:
+            held.until = self._clock() + lease
+        self._keep(held, task)
+        if task.expires is not None:
+            heapq.heappush(self._expiring, (task.expires, task.key))
+        return task
+
+    async def task(self, key: str) -> StoredTask | None:
+        await trio.lowlevel.checkpoint()
+        held = self._held(key)
+        return None if held is None else held.task
+
+    async def journal(self, key: str) -> Sequence[JournalEntry]:
+        await trio.lowlevel.checkpoint()
+        held = self._held(key)
+        return () if held is None else tuple(held.journal.items())
+
+    async def note(self, key: str, token: str, entry: JournalEntry) -> None:
+        await trio.lowlevel.checkpoint()
+        held = self._held(key)
+        if held is None or not token or held.task.token != token:
+            raise stale_writer(key)
+        held.journal.setdefault(*entry)
+
+    async def put_task(
+        self, task: StoredTask, entries: Sequence[JournalEntry] = (), *, token: str | None = None
+    ) -> bool:
+        await trio.lowlevel.checkpoint()
+        self._drop_expired()
+        held = self._held(task.key)
+        if held is None:
+            return False
+        if token is not None and not (token and held.task.token == token):
+            raise stale_writer(task.key)
+        if held.task.version != task.version - 1:
+            return False
+        if task.token not in ("", held.task.token):
+            raise stale_writer(task.key)
+        if task.expires is not None and task.expires != held.task.expires:
+            heapq.heappush(self._expiring, (task.expires, task.key))
+        self._keep(held, task)
+        for name, value in entries:
+            held.journal.setdefault(name, value)
+        return True
+
+    async def claim_tasks(self, tools: Collection[str], *, lease: float, most: int) -> Sequence[Claim]:
+        await trio.lowlevel.checkpoint()
+        self._drop_expired()
+        start = self._clock()
+        found = [
+            held
+            for held in map(self._tasks.__getitem__, self._working)
+            if held.task.tool in tools and (not held.task.token or held.until <= start)
+        ]
+        found.sort(key=lambda held: (held.task.created, held.place))
+        claims = []
+        for held in found[:most]:
+            lost = bool(held.task.token)
+            held.until = start + lease
+            self._keep(held, attrs.evolve(held.task, token=secrets.token_urlsafe(16), version=held.task.version + 1))
+            claims.append(Claim(held.task, lost))
+        return claims
+
+    async def renew(self, leases: Mapping[str, str], *, lease: float) -> Mapping[str, StoredTask | None]:
+        await trio.lowlevel.checkpoint()
+        until = self._clock() + lease
+        renewed: dict[str, StoredTask | None] = {}
+        for key, token in leases.items():
+            held = self._held(key)
+            if held is None or not token or held.task.token != token:
+                renewed[key] = None
+            else:
+                held.until = until
+                renewed[key] = held.task
+        return renewed
+
+    async def versions(self, keys: Collection[str]) -> Mapping[str, int]:
+        await trio.lowlevel.checkpoint()
+        return {key: held.task.version for key in keys if (held := self._held(key)) is not None}
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
+        if token is not None:
+            raise stale_session(session)
+        return await self._events.append(session, events)
+
+    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        return await self._events.after(session, stream, number)
+
+    async def forget(self, session: str) -> None:
+        await self._events.forget(session)
+
+    # --- inside --------------------------------------------------------------------------------------------------
+
+    def _held(self, key: str) -> _Held | None:
+        held = self._tasks.get(key)
+        return None if held is None or _expired(held.task, self._now()) else held
+
+    def _keep(self, held: _Held, task: StoredTask) -> None:
+        held.task = task
+        if task.status == "working":
+            self._working.add(task.key)
+        else:
+            self._working.discard(task.key)
+
+    def _drop_expired(self) -> None:
+        now = self._now()
+        while self._expiring and self._expiring[0][0] <= now:
+            _, key = heapq.heappop(self._expiring)
+            held = self._tasks.get(key)
+            if held is not None and _expired(held.task, now):
+                del self._tasks[key]
+                self._working.discard(key)
+
+
+def _expired(task: StoredTask, now: float) -> bool:
+    return task.expires is not None and task.expires <= now

@@ -1,0 +1,295 @@
+"""Stores in an SQLite file, for the processes of one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, Self, TypeVar
+from weakref import WeakValueDictionary
+
+import attrs
+import trio
+
+from trio_mcp._checks import check_choice, check_count, check_hook, check_seconds
+from trio_mcp._platform import boot_id, network_file_system
+from trio_mcp.stores import tables
+from trio_mcp.stores.contract import Claim, JournalEntry, StoreBusy, StoredTask, StoreError, Stores
+from trio_mcp.stores.database import Database
+from trio_mcp.stores.event_store import StoredEvent
+from trio_mcp.stores.event_stores import delete_events, insert_events, lost, select_events
+from trio_mcp.stores.listeners import TopicListener, TopicListeners
+from trio_mcp.stores.refusals import not_open, stale_session
+from trio_mcp.stores.sqlite_file import LockedFile
+from trio_mcp.stores.tables import Moment
+
+__all__ = ["SqliteStores"]
+
+T = TypeVar("T")
+
+LOOK: Final = 1.0
+"""Seconds after which a listener looks at the file: a write of another process wakes no task of this one."""
+
+SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
+"""SQLite's settings, by what is to survive."""
+
+REASONS: Final = {
+    sqlite3.SQLITE_CORRUPT: "is damaged: restore it, or move it away together with its -wal and -shm files",
+    sqlite3.SQLITE_NOTADB: "is not an SQLite database: give the path of a file of SqliteStores, or a new one",
+    sqlite3.SQLITE_READONLY: "can't be written: check its permissions, and those of its folder",
+    sqlite3.SQLITE_PERM: "can't be opened: check its permissions, and those of its folder",
+    sqlite3.SQLITE_CANTOPEN: "can't be opened: check its permissions, and those of its folder",
+    sqlite3.SQLITE_FULL: "can't grow, because the disk is full: make room on it",
+    sqlite3.SQLITE_IOERR: "can't be read or written: check that its disk works, and has room",
+    sqlite3.SQLITE_NOMEM: "can't be used, because there is not enough memory",
+}
+"""The words for a failure, by SQLite's primary error codes."""
+
+
+class SqliteStores(Stores):
+    """Stores in an SQLite file, which several processes of one machine may use.
+
+    ``async with SqliteStores(path) as stores:`` opens the file and closes it at the end. Two threads, which end by
+    themselves, read and write it; what waits together becomes one transaction. Reading waits for no writer.
+
+    An operation that is cancelled before its thread has begun it has no effect; otherwise it goes on until the database
+    has finished, and returns.
+
+    Args:
+        path: The file. A missing file is created. It and what SQLite puts beside it are readable only by its owner.
+        durable: What a change that was made survives: the death of any process, or a loss of power, too, for which each
+            transaction waits for the disk.
+        timeout: Seconds for which an operation waits for its turn and for other processes, before it fails with
+            `StoreBusy`.
+        max_events: How many events of sessions are kept; beyond that, the oldest are deleted.
+        max_age: Seconds for which an event is kept.
+        clock: Returns the seconds that leases are counted by, and must be the same for all processes; the clock of the
+            machine by default, which stands still while the machine is suspended, as Trio's does.
+        now: Returns the seconds since the epoch, by which tasks expire.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument has a value that is not allowed, such as the path ``":memory:"``.
+        StoreError: When the file is opened, if it can't be created, read or written, is damaged, no database, or that
+            of another program or version, or lies on a network drive; later, if it can't be read or written.
+        StoreBusy: When it is opened or later, if other processes kept it locked until the timeout.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durable: Literal["process", "power"] = "process",
+        timeout: float = 5.0,
+        max_events: int = 100_000,
+        max_age: float = 86_400.0,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+            raise TypeError(f"path must be a string or a path, got {path!r}")
+        if os.fspath(path) in ("", ":memory:"):
+            raise ValueError(f"path must name a file, got {path!r}: MemoryStores() keeps everything in memory")
+        self._path = os.path.abspath(path)  # the file is opened later, and again for reading
+        check_choice("durable", durable, SYNCHRONOUS)
+        check_seconds("timeout", timeout, zero=True, finite=True)
+        check_count("max_events", max_events)
+        check_seconds("max_age", max_age)
+        check_hook("clock", clock, sync=True)
+        check_hook("now", now, sync=True)
+        self._insert = partial(insert_events, max_age=max_age, max_events=max_events)
+        self._max_age = max_age
+        self._clock = clock
+        self._now = now
+        self._boot = boot_id()
+        self._users = 0
+        self._listeners: TopicListeners | None = None
+        self._writer = Database(self._path, self._prepare, timeout=timeout, synchronous=SYNCHRONOUS[durable])
+        self._reader = Database(self._path, _prepare_reader, timeout=timeout, reading=True)
+
+    async def __aenter__(self) -> Self:
+        self._users += 1
+        try:
+            moment = self._moment()
+            with self._clear_errors():
+                self._listeners = await self._writer.run(partial(self._open, moment))
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self._leave()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        # This is shielded, because even a cancelled caller wants the file closed, which takes no network.
+        with trio.CancelScope(shield=True):
+            await self._leave()
+        with trio.CancelScope(shield=exc[0] is not None):  # what was raised in the block goes on
+            await trio.lowlevel.checkpoint()
+
+    async def own(self, server: str) -> None:
+        await self._write(lambda each, _: tables.own(each, server, self._path))
+
+    def clock(self) -> float:
+        return self._clock()
+
+    def now(self) -> float:
+        return self._now()
+
+    def wake(self, topic: str) -> None:
+        self._opened().wake(topic)
+
+    def listen(self, topic: str) -> AbstractContextManager[TopicListener]:
+        return self._opened().listen(topic)
+
+    # --- tasks ---------------------------------------------------------------------------------------------------
+
+    async def add_task(
+        self,
+        task: StoredTask,
+        entries: Sequence[JournalEntry] = (),
+        *,
+        lease: float | None = None,
+        limit: int | None = None,
+    ) -> StoredTask:
+        task = attrs.evolve(task, token="" if lease is None else secrets.token_urlsafe(16))
+        await self._write(lambda each, moment: tables.add(each, task, entries, moment, lease=lease, limit=limit))
+        return task
+
+    async def task(self, key: str) -> StoredTask | None:
+        return await self._read(lambda each, moment: tables.task_of(each, key, moment))
+
+    async def journal(self, key: str) -> Sequence[JournalEntry]:
+        return await self._read(lambda each, moment: tables.journal(each, key, moment))
+
+    async def note(self, key: str, token: str, entry: JournalEntry) -> None:
+        await self._write(lambda each, moment: tables.note(each, key, token, entry, moment))
+
+    async def put_task(
+        self, task: StoredTask, entries: Sequence[JournalEntry] = (), *, token: str | None = None
+    ) -> bool:
+        return await self._write(lambda each, moment: tables.put(each, task, entries, token, moment))
+
+    async def claim_tasks(self, tools: Collection[str], *, lease: float, most: int) -> Sequence[Claim]:
+        # Processes look once a second, and most looks find nothing: those must not wait for the lock.
+        if not await self._read(lambda each, moment: tables.claimable(each, tools, moment)):
+            return ()
+        tokens = [secrets.token_urlsafe(16) for _ in range(most)]
+        return await self._write(lambda each, moment: tables.claim(each, tools, tokens, lease, moment))
+
+    async def renew(self, leases: Mapping[str, str], *, lease: float) -> Mapping[str, StoredTask | None]:
+        return await self._write(lambda each, moment: tables.renew(each, leases, lease, moment))
+
+    async def versions(self, keys: Collection[str]) -> Mapping[str, int]:
+        return await self._read(lambda each, moment: tables.versions(each, keys, moment))
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
+        if token is not None:
+            raise stale_session(session)
+        return await self._write(lambda each, moment: self._insert(each, session, events, moment.now))
+
+    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        found = await self._read(
+            lambda each, moment: select_events(each, session, stream, number, moment.now - self._max_age)
+        )
+        if found is None:
+            raise lost(stream, number)
+        return found
+
+    async def forget(self, session: str) -> None:
+        await self._write(lambda each, _: delete_events(each, session))
+
+    # --- inside --------------------------------------------------------------------------------------------------
+
+    def _moment(self) -> Moment:
+        return Moment(self._boot, self._clock(), self._now())
+
+    def _opened(self) -> TopicListeners:
+        if self._listeners is None:
+            raise not_open(self._path)
+        return self._listeners
+
+    async def _read(self, work: Callable[[sqlite3.Connection, Moment], T]) -> T:
+        self._opened()
+        # The clocks are read here, because the thread has no clock of Trio's.
+        moment = self._moment()
+        with self._clear_errors():
+            return await self._reader.run(lambda connection: work(connection, moment))
+
+    async def _write(self, work: Callable[[sqlite3.Connection, Moment], T | Exception | None]) -> T:
+        self._opened()
+        moment = self._moment()
+
+        def write(connection: sqlite3.Connection) -> T | Exception | None:
+            done = work(connection, moment)
+            tables.sweep(connection, moment)
+            return done
+
+        with self._clear_errors():
+            result = await self._writer.run(write)
+        if isinstance(result, Exception):
+            raise result
+        return result  # type: ignore[return-value]  # None is T's, too
+
+    async def _leave(self) -> None:
+        self._users -= 1
+        if not self._users:
+            with self._clear_errors():
+                self._listeners = None
+                await self._reader.close()
+                await self._writer.close()
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        # Everything is checked before the file is changed, which may be that of another program.
+        tables.check_layout(connection, self._path)
+        if (kind := network_file_system(Path(self._path))) is not None:
+            raise StoreError(
+                f"{self._path} lies on a network drive ({kind}), where processes share no memory: use a file on a disk"
+                " of this machine"
+            )
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreError(
+                f"{self._path} can't have a write-ahead log, which needs shared memory (its mode is {mode!r}): use a"
+                " file on a disk of this machine"
+            )
+        connection.execute("PRAGMA fullfsync = ON")  # on macOS, a file is on the disk only then
+
+    def _open(self, moment: Moment, connection: sqlite3.Connection) -> TopicListeners:
+        tables.lay_out(connection, self._path)
+        tables.adopt(connection, moment)
+        found = os.stat(self._path)
+        with _LOCK:
+            return _LISTENERS.setdefault((found.st_dev, found.st_ino), TopicListeners(LOOK))
+
+    @contextlib.contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        """Raise the errors of SQLite and of the system as one that says what happened to which file."""
+        try:
+            yield
+        except LockedFile as exc:
+            raise StoreBusy(str(exc)) from None
+        except sqlite3.Error as exc:
+            code = getattr(exc, "sqlite_errorcode", 0) & 0xFF  # the primary error code
+            raise StoreError(f"{self._path} {REASONS.get(code, 'could not be used')} (SQLite: {exc})") from None
+        except FileNotFoundError:
+            raise StoreError(f"{self._path} can't be created, because its folder does not exist: create it") from None
+        except OSError as exc:
+            raise StoreError(f"{self._path} can't be used: {exc.strerror}") from None
+
+
+def _prepare_reader(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA query_only = ON")
+
+
+_LOCK = threading.Lock()
+_LISTENERS: WeakValueDictionary[tuple[int, int], TopicListeners] = WeakValueDictionary()
+"""Those who listen in this process, by the device and inode of the file; `_LOCK` guards it."""
