@@ -15,8 +15,10 @@ import trio
 from pydantic import Field
 
 from trio_mcp import Context, HttpOptions, Server, ToolError, types
+from trio_mcp.extensions import Tasks
 
 from .everything_questions import add_questions
+from .everything_tasks import add_tasks
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
@@ -45,7 +47,9 @@ SCHEMA_2020_12: dict[str, Any] = {
     "additionalProperties": False,
 }
 
-server = Server("trio-mcp-everything", version="1.0.0", instructions="Everything there is to test.")
+server = Server(
+    "trio-mcp-everything", version="1.0.0", instructions="Everything there is to test.", extensions=[Tasks()]
+)
 
 
 # --- contents ----------------------------------------------------------------------------------------------------
@@ -237,6 +241,7 @@ async def test_prompt_with_image() -> list[types.PromptMessage]:
 
 
 add_questions(server)
+add_tasks(server)
 
 
 def http_options() -> HttpOptions:

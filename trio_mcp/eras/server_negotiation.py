@@ -6,7 +6,7 @@ a legacy session (`basic/versioning`, section Backward Compatibility with Initia
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, TypeAlias, get_args
 
@@ -112,6 +112,8 @@ class ServerIdentity:
         instructions: Guidance for the model, or None.
         revisions: The revisions that the server serves.
         discover_hints: The caching hints of ``server/discover`` (``ttlMs``, ``cacheScope``).
+        more_methods: By revision, the methods that extensions add; for each the parameter that the header ``Mcp-Name``
+            repeats, or None.
         legacy: The legacy revisions among ``revisions``, oldest first.
         modern: The era of each modern revision among ``revisions``.
         supported: The revisions in ``legacy`` and ``modern``, newest first, as errors list them.
@@ -126,6 +128,7 @@ class ServerIdentity:
     revisions: tuple[str, ...] = REVISIONS
     # The default is the cautious choice: the result is stale at once, and valid for this client only.
     discover_hints: dict[str, Any] = attrs.Factory(lambda: {"ttlMs": 0, "cacheScope": "private"})
+    more_methods: Mapping[str, Mapping[str, str | None]] = attrs.Factory(dict)
 
     # These fields are derived from `revisions` once, for all links, because every request needs them.
     legacy: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
@@ -192,16 +195,20 @@ class ServerIdentity:
         return client.era.finish_result(result)
 
 
-def check_method(client: ClientDeclaration, method: str) -> None:
+def check_method(client: ClientDeclaration, method: str, identity: ServerIdentity) -> None:
     """Refuse a method that the specification defines but clients must not call, in this client's revision or in any.
 
-    Methods that the specification does not define are left to the server.
+    Methods that the specification does not define, and those of extensions, are left to the server.
 
     Raises:
         McpError: With code -32601, if the method is refused.
     """
     # `requests_of_clients` contains no notifications, so a request with a notification's name is refused as well.
-    if method not in requests_of_clients(client.revision) and is_spec_method(method):
+    if (
+        method not in requests_of_clients(client.revision)
+        and is_spec_method(method)
+        and method not in identity.more_methods.get(client.revision, ())
+    ):
         raise McpError(
             METHOD_NOT_FOUND, f"{method!r} is not a method of revision {client.revision} that a client may call"
         )
@@ -256,7 +263,7 @@ class ServerNegotiation:
             raise McpError(INVALID_REQUEST, f"{method[:100]!r} came before the initialize request")
         # This path runs for every request, and nearly every method is in this set, so the set is checked first.
         if method not in requests_of_clients(client.revision):
-            check_method(client, method)
+            check_method(client, method, identity)
         return client
 
     def initialize(self, request: Request) -> dict[str, Any]:

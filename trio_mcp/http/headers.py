@@ -183,10 +183,17 @@ def standard_headers(request: Request) -> dict[str, str]:
     return headers
 
 
-def check_standard_headers(headers: Headers, request: Request) -> ErrorData | None:
+def check_standard_headers(
+    headers: Headers, request: Request, more: Mapping[str, str | None] | None = None
+) -> ErrorData | None:
     """Check that the standard headers of a request agree with its body (section Server Validation).
 
     The version header is not checked: it decides which rules apply, so the caller has checked it already.
+
+    Args:
+        headers: The header fields.
+        request: The body.
+        more: For each method of an extension, the parameter that the `NAME` header repeats, or None.
 
     Returns:
         The error to respond with, or None if they agree.
@@ -202,6 +209,8 @@ def check_standard_headers(headers: Headers, request: Request) -> ErrorData | No
     if methods[0] != request.method:
         return mismatch(f"the header {METHOD} says {shown(methods[0])}, but the body {shown(request.method)}")
     parameter = NAMED_BY.get(request.method)
+    if parameter is None and more is not None:
+        parameter = more.get(request.method)
     if parameter is None:
         return None
     source = f"params.{parameter}"

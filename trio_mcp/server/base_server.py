@@ -24,7 +24,6 @@ from trio_mcp._log import LEVELS, LogLevel, logger, show_log
 from trio_mcp._nursery import drop_inner_frames, is_raised_inside
 from trio_mcp._renamed import refuse_attributes
 from trio_mcp._settings import completed
-from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
@@ -34,6 +33,7 @@ from trio_mcp.server.context import Context
 from trio_mcp.server.core import Core
 from trio_mcp.server.features.caching import checked_hints
 from trio_mcp.server.features.feature import Feature, FeatureSettings, ListOptions, RunMember
+from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.options import InputOptions
@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
     from trio_mcp.server.statistics import ServerStatistics
     from trio_mcp.sockets.serving import SocketSettings
+    from trio_mcp.stores.contract import Stores
 
     class RunArguments(RunSettings, total=False):
         """The arguments of `Server.run`: those of all transports, each of which accepts only its own."""
@@ -95,16 +96,21 @@ class BaseServer:
         input = given_or_default("input", given["input"], InputOptions)
         lifespan = given["lifespan"]
         hints = checked_hints(lists.cache_hints)
+        extensions = None
+        if given["extensions"] is not None:
+            from trio_mcp.server.extensions import read_extensions  # imported late: few servers have extensions
+
+            extensions = read_extensions(given["extensions"], f"server {self.info.name!r}")
         shared = FeatureSettings(
             info=self.info,
             surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads), functions),
             page_size=lists.page_size,
             cache_hints=hints,
             expose_errors=given["expose_errors"],
-            middleware=tuple(given["middleware"]),
+            middleware=tuple(given["middleware"]) if extensions is None else extensions.placed(given["middleware"]),
             principal=given["principal"],
             visible=given["visible"],
-            extensions=checked_extensions(given["extensions"], f"server {self.info.name!r}"),
+            extensions=extensions,
         )
         identity = ServerIdentity(
             info=self.info.to_wire(),
@@ -114,6 +120,7 @@ class BaseServer:
             instructions=given["instructions"],
             revisions=tuple(given["revisions"]),
             discover_hints=hints["server/discover"],
+            more_methods={} if extensions is None else extensions.names,
         )
         self._core: Final = Core(
             shared,
@@ -127,6 +134,8 @@ class BaseServer:
             family=self._family,
             input_schema=self._input_schema,
             watcher=self._watcher,
+            stores=_stores(given["stores"]),
+            tools=self._registered_tools,
         )
         # The features are made last, because they read the settings and register with the dispatch.
         self._features = tuple(self._make_features())
@@ -152,6 +161,9 @@ class BaseServer:
 
     def _input_schema(self, tool: str) -> dict[str, Any] | None:
         return None
+
+    def _registered_tools(self) -> Any:
+        return Registry("tool")
 
     def _watcher(self, state: Any) -> Callable[[Topic, bool], None] | None:
         return None
@@ -568,6 +580,25 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
         icons = checked_icons(icons, f"server {name.name!r}")
     # The caller's object is copied, because it may describe other servers as well.
     return name.model_copy(update={"icons": icons})
+
+
+def _stores(given: object) -> Stores | None:
+    """Return the stores that a server is given: an object, or the path of a file.
+
+    Raises:
+        TypeError: If it is neither.
+    """
+    if given is None:
+        return None
+    from trio_mcp.stores.contract import Stores  # imported late: few servers have stores
+
+    if isinstance(given, (str, os.PathLike)):
+        from trio_mcp.stores.sqlite_stores import SqliteStores
+
+        return SqliteStores(given)
+    if not isinstance(given, Stores):
+        raise TypeError(f"stores must be a trio_mcp.stores.Stores or the path of a file, got {given!r}")
+    return given
 
 
 def _only_path(settings: ServeSettings, name: Literal["sse_path", "websocket_path"], default: str) -> str:

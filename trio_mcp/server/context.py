@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Unpack, overload
 
-from pydantic import BaseModel, ValidationError
+import trio
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
 from trio_mcp._keywords import refuse_unknown
@@ -485,26 +486,66 @@ class Context(RequestContext, Generic[StateT]):
             request.take()
         return tuple(await self._served.asking.ask(requests))
 
-    async def once(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    @overload
+    async def once(
+        self, key: str, function: Callable[..., Any], *arguments: Any, type: Callable[..., ResultT]
+    ) -> ResultT: ...
+    @overload
+    async def once(self, key: str, function: Callable[..., Any], *arguments: Any, type: Any = ...) -> Any: ...
+
+    async def once(self, key: str, function: Callable[..., Any], *arguments: Any, type: Any = None) -> Any:
         """Call a function once, even if the handler runs again for this request: ``id = await ctx.once("id", new_id)``.
 
         The value is stored in the request's state with the next question; when the handler runs again, it is returned
-        from there. The client can read it, but not change it.
+        from there. The client can read it, but not change it. In a task it is stored before this method returns, and
+        lies in the server's store in clear.
 
         Args:
             key: The key to store the value under.
             function: The function, sync or async.
             arguments: The function's arguments.
+            type: The type of the value: a model, or anything else that pydantic can validate.
 
         Returns:
-            The value, as plain JSON data.
+            The value as an instance of ``type``; without a type, as plain JSON data.
 
         Raises:
             TypeError: If the value can't be turned into JSON.
+            pydantic.ValidationError: If the value does not fit the type.
 
         If the call is cancelled while the function runs, nothing is stored.
         """
-        return await self._served.asking.once(key, function, *arguments)
+        value = await self._served.asking.once(key, function, *arguments)
+        return value if type is None else TypeAdapter(type).validate_python(value)
+
+    async def detach(self) -> bool:
+        """Make a task of this call now, if the tool and the client allow it: see `TaskPolicy`.
+
+        Returns:
+            Whether the call is a task. False if the client has not declared the extension, or the tool is no task: then
+            nothing happens, and the function goes on as an ordinary call.
+
+        Raises:
+            StoreError: If the task can't be stored.
+
+        If the call is cancelled before the task is stored, there is no task.
+        """
+        await trio.lowlevel.checkpoint()
+        return False
+
+    def step_key(self, name: str) -> str:
+        """Return a key for a step of this task: the same each time that the function runs, and for no other step.
+
+        Hand it to another service as its idempotency key: the library makes sure that only one run writes to the store,
+        but a service may still hear from an earlier one.
+
+        Args:
+            name: The name of the step.
+
+        Raises:
+            LocalProtocolError: If this call is not a task, and can't become one.
+        """
+        raise LocalProtocolError(f"step_key({name!r}): this call of {self.method!r} is not a task")
 
     @property
     def input_responses(self) -> Mapping[str, InputResponse]:
@@ -535,6 +576,9 @@ class ServedContext(Context[StateT]):
     """
 
     __slots__ = ("connection", "rounds", "settings")
+
+    interactive: ClassVar[Any] = None
+    """Takes the place of `run_interactive`, in the context of an extension."""
 
     def __init__(
         self, incoming: IncomingRequest, sink: Sink, connection: ServedSession | SingleRequest, state: StateT

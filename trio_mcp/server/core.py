@@ -22,8 +22,9 @@ from trio_mcp.server.input.options import InputOptions, InputRun
 from trio_mcp.server.run import Run
 from trio_mcp.session.limits import SessionOptions
 
-if TYPE_CHECKING:  # not imported at run time, as most servers never ask for input
+if TYPE_CHECKING:  # not imported at run time, as most servers never ask for input, and have no stores
     from trio_mcp.server.input.request_state import StateSealer
+    from trio_mcp.stores.contract import Stores
 
 __all__ = ["Core"]
 
@@ -46,6 +47,8 @@ class Core:
         family: Returns this server and all servers mounted in it, each once.
         input_schema: Returns the schema of a tool's arguments, if known; the same object for as long as the tool is
             offered.
+        stores: The server's stores; None without any.
+        tools: Returns the registry of the tools.
         watcher: Returns, for the state of a run, a callback for topics that gain their first or lose their last
             listener; or None.
     """
@@ -62,6 +65,8 @@ class Core:
         family: Callable[[], Sequence[RunMember]],
         input_schema: Callable[[str], dict[str, Any] | None],
         watcher: Callable[[Any], Callable[[Topic, bool], None] | None],
+        stores: Stores | None,
+        tools: Callable[[], Any],
     ) -> None:
         self.settings: Final = settings
         self.identity = identity
@@ -77,6 +82,8 @@ class Core:
         self.family = family
         self.input_schema = input_schema
         self.watcher = watcher
+        self.stores = stores
+        self.tools = tools
 
     def _make_sealer(self) -> StateSealer:
         from trio_mcp.server.input.request_state import StateSealer  # imported late: most servers never ask for input
@@ -89,6 +96,18 @@ class Core:
         return self.settings.scoped
 
     @contextlib.asynccontextmanager
+    async def _extended(self, run: Run, states: dict[Any, Any]) -> AsyncIterator[None]:
+        """Enter the lifespans of the server's extensions."""
+        from trio_mcp.server.extensions import ExtensionRun
+
+        assert self.settings.extensions is not None
+        async with contextlib.AsyncExitStack() as stack:
+            for each in self.settings.extensions.objects:
+                part = ExtensionRun(run.nursery, self.stores, run, self, each, self.tools())
+                states[each] = await stack.enter_async_context(each.lifespan(part))
+            yield
+
+    @contextlib.asynccontextmanager
     async def open_run(self) -> AsyncIterator[Run]:
         """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""
         check_on_trio()
@@ -98,6 +117,9 @@ class Core:
             if (clock := held_clock()) is not None:
                 stack.enter_context(clock.watching())
             states: dict[Any, Any] = {}
+            if self.stores is not None:
+                await stack.enter_async_context(self.stores)
+                await self.stores.own(self.settings.info.name)
             # The server's own lifespan comes first, so that those of mounted servers are entered inside it, and left
             # before it. A lifespan may mount further servers, so the loop looks for new members after each one.
             while (each := next((each for each in self.family() if each.settings not in states), None)) is not None:
@@ -110,6 +132,8 @@ class Core:
             changes = Changes(self.watcher(states[self.settings]))
             run = Run(self, states, nursery, changes, InputRun(self.input, self.sealer.get, nursery))
             nursery.start_soon(changes.run)
+            if self.settings.extensions is not None:
+                await stack.enter_async_context(self._extended(run, states))
             # A change in a mounted server is announced to the clients of this run, too.
             for each in self.family():
                 each.settings.runs.add(run)

@@ -2,9 +2,10 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from trio_mcp._checks import accepts, check_choices, check_hook
 from trio_mcp._settings import Default
@@ -13,6 +14,9 @@ from trio_mcp.server.functions.sync_threads import FunctionOptions
 from trio_mcp.server.input.options import InputOptions
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.types.versions import REVISIONS
+
+if TYPE_CHECKING:  # few servers have stores
+    from trio_mcp.stores.contract import Stores
 
 __all__ = ["Lifespan", "ProxyOptions", "ServerOptions"]
 
@@ -76,7 +80,10 @@ class ServerOptions(ProxyOptions, total=False):
     Attributes:
         lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio
             process, a listener, an in-memory client). Handlers find the state in `Context.state`.
-        extensions: The protocol extensions to declare, each with its settings: ``{"com.example/feature": {}}``.
+        extensions: The protocol extensions: a list of objects (see `trio_mcp.extensions`), or of mappings that declare
+            one with its settings, ``{"com.example/feature": {}}``; or one such mapping.
+        stores: What outlives requests, such as tasks and the messages of sessions: a `trio_mcp.stores.Stores`, or the
+            path of a file for `SqliteStores`. Each run opens it, and closes it at the end.
         functions: How the server describes functions, and how many synchronous ones run at once.
         visible: ``(context, entry) -> bool``, called with an `Entry` for each tool, resource, template and prompt that
             a request lists or names. It returns whether the entry exists for this client. If not, the entry is left out
@@ -85,6 +92,7 @@ class ServerOptions(ProxyOptions, total=False):
     """
 
     lifespan: Annotated[Lifespan | None, Default(check=_check_lifespan)]
-    extensions: Annotated[Mapping[str, Mapping[str, Any]] | None, Default()]
+    extensions: Annotated["Iterable[Any] | Mapping[str, Mapping[str, Any]] | None", Default()]
+    stores: Annotated["Stores | str | os.PathLike[str] | None", Default()]
     functions: Annotated[FunctionOptions | None, Default()]
     visible: Annotated[Visible | None, Default(check=partial(check_hook, sync=True))]

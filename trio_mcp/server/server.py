@@ -62,7 +62,7 @@ class Server(BaseServer):
         # the dispatch up to date.
         self._custom = Deferred(self._make_custom, lambda custom: custom.registry.follow(self._core.dispatch))
         self._mounts = Deferred(self._make_mounts)
-        if self._core.settings.extensions:
+        if self._core.settings.extensions is not None:
             self._custom.get()  # this feature declares the extensions
         # Capabilities are declared in this order.
         ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)
@@ -86,7 +86,8 @@ class Server(BaseServer):
     def _make_listening(self) -> ListeningFeature:
         from trio_mcp.server.features.listening import ListeningFeature
 
-        return ListeningFeature(self._capabilities, self._hidden)
+        extensions = self._core.settings.extensions
+        return ListeningFeature(self._capabilities, self._hidden, {} if extensions is None else extensions.fields)
 
     def _make_custom(self) -> CustomFeature:
         from trio_mcp.server.features.custom import CustomFeature
@@ -107,7 +108,7 @@ class Server(BaseServer):
         # One look-up is enough: the handlers of mounted servers have been copied to this server, and find their own
         # state in `states`.
         custom = self._custom.made
-        own = None if custom is None else custom.notifications.get(notification.method)
+        own = None if custom is None else custom.notification(notification.method)
         if own is not None:
             await own.handle(notification, states)
 
@@ -121,6 +122,9 @@ class Server(BaseServer):
         # Whether a client may see a filtered tool is decided only later, so for such a tool the feature compares the
         # headers itself.
         return None if found is None or found.filtered else found.definition.input_schema
+
+    def _registered_tools(self) -> Any:
+        return self._tools.registry
 
     def _counts(self) -> dict[str, int]:
         resources, prompts = self._resources.made, self._prompts.made

@@ -589,7 +589,8 @@ def _headers_agree(exchange: CheckedRequest) -> Refusal | None:
     # Intermediaries may route by these headers without reading the body, so if headers and body differed, a request
     # could pass for a different one.
     request = exchange.message
-    error = check_standard_headers(exchange.headers, request)
+    more = exchange.settings.identity.more_methods
+    error = check_standard_headers(exchange.headers, request, more.get(exchange.revision or "") if more else None)
     if error is None and request.method == "tools/call" and request.params:
         name = request.params.get("name")
         if type(name) is str and (parameters := exchange.settings.tool_headers(name)):
@@ -610,7 +611,7 @@ def _method_exists(exchange: CheckedRequest) -> Refusal | None:
     # Only a method that the specification defines but does not allow this client to call is refused here: any other may
     # be a custom method of the server, of which the rules know nothing.
     try:
-        check_method(exchange.client, exchange.message.method)
+        check_method(exchange.client, exchange.message.method, exchange.settings.identity)
     except McpError as exc:
         return refuse(404, ErrorData(exc.code, exc.message, exc.data), exchange.id)
     return None

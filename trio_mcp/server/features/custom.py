@@ -1,10 +1,9 @@
-"""Serves user-defined methods and notifications, which the protocol does not define, and declares extensions."""
+"""Serves methods and notifications that users or extensions define, and declares the extensions."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,12 +14,17 @@ from trio_mcp.eras.capabilities import is_spec_method
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.context import ServedContext
+from trio_mcp.server.features.caching import CacheHint
 from trio_mcp.server.features.feature import FeatureSettings, Handler, Needs, RegisteredMethod
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import read_handler
 from trio_mcp.server.functions.introspection import is_async
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from trio_mcp.types.versions import REVISIONS
+
+if TYPE_CHECKING:  # few servers have extensions
+    from trio_mcp.server.features.extension_parts import ExtensionMethod
 
 __all__ = ["CustomFeature", "NotificationContext", "RegisteredNotification"]
 
@@ -63,23 +67,50 @@ class CustomFeature:
     """The user-defined methods and notifications of a server, and its extensions.
 
     Attributes:
-        registry: The methods, by name; `Dispatch` learns of each method from it.
-        notifications: The notifications, by name.
+        registry: The user-defined methods, by name; `Dispatch` learns of each method from it.
+        methods: The handlers of the extensions' methods. They are not in the registry, because the methods of a mounted
+            server's extensions are those of the mounting server's.
+        notifications: The user-defined notifications, by name.
     """
 
     def __init__(self, settings: FeatureSettings) -> None:
         self.registry: Registry[RegisteredMethod] = Registry("method", TAKEN)
         self.notifications: Registry[RegisteredNotification] = Registry("notification", TAKEN)
-        self.methods: dict[str, Handler] = {}  # always empty, as `Dispatch` learns of the methods from the registry
+        self.methods: dict[str, Handler] = {}
         self.needs: dict[str, Needs] = {}
         self._settings = settings
+        self._of_extensions: dict[str, RegisteredNotification] = {}
+        if settings.extensions is not None:
+            for identifier, method in settings.extensions.methods:
+                self.methods[method.name] = self._handler(identifier, method)
+            for each in settings.extensions.notifications:
+                self._of_extensions[each.name] = self._notification(each.name, each.function, each.params)
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
         # The schemas before 2026-07-28 don't define this capability, but they allow additional ones, and SEP-2133
         # declares extensions in the handshake.
         extensions = self._settings.extensions
-        return {"extensions": copy.deepcopy(extensions)} if extensions else {}
+        declared = {} if extensions is None else extensions.declared(revision)
+        return {"extensions": declared} if declared else {}
+
+    def notification(self, name: str) -> RegisteredNotification | None:
+        """Return the notification with a name; None if there is none."""
+        return self._of_extensions.get(name) or self.notifications.get(name)
+
+    def _handler(self, identifier: str, method: ExtensionMethod) -> Handler:
+        what = f"method {method.name!r}"
+        call = read_handler(method.function, self._settings.surroundings, what)
+        return _CustomMethod(
+            self._settings,
+            what,
+            call,
+            method.params,
+            method.result,
+            identifier,
+            frozenset(method.revisions),
+            method.cacheable,
+        ).handle
 
     def add_method(
         self,
@@ -92,7 +123,10 @@ class CustomFeature:
         """Add a method; see `Server.add_method`."""
         what = f"method {_checked_name(name, function)!r}"
         self.registry.check_free(name)  # checked first: a duplicate must not look like a faulty function
-        if extension is not None and extension not in self._settings.extensions:
+        if name in self.methods:
+            raise ValueError(f"{what}: an extension of the server has this method")
+        known = self._settings.extensions
+        if extension is not None and (known is None or extension not in known):
             raise ValueError(
                 f"{what}: the extension {extension!r} is not declared; "
                 f"pass extensions={{{extension!r}: {{}}}} to the Server"
@@ -106,9 +140,17 @@ class CustomFeature:
     def add_notification(self, name: str, function: Callable[..., Awaitable[object]], params: Model | None) -> None:
         """Add a notification; see `Server.add_notification`."""
         what = f"notification {_checked_name(name, function)!r}"
+        self.notifications.check_free(name)
+        if name in self._of_extensions:
+            raise ValueError(f"{what}: an extension of the server has this notification")
+        self.notifications.add(self._notification(name, function, params))
+
+    def _notification(
+        self, name: str, function: Callable[..., Awaitable[object]], params: Model | None
+    ) -> RegisteredNotification:
+        what = f"notification {name!r}"
         if not is_async(function):
             raise TypeError(f"{what}: its function must be async")
-        self.notifications.check_free(name)
         _check_model(params, what)
 
         async def handle(notification: Notification, states: Mapping[Any, Any]) -> None:
@@ -121,7 +163,7 @@ class CustomFeature:
                 raise RemoteProtocolError(f"invalid parameters for the {what}: {brief(exc)}") from None
             await function(values, NotificationContext(name, given, states.get(self._settings)))
 
-        self.notifications.add(RegisteredNotification(name, handle))
+        return RegisteredNotification(name, handle)
 
 
 @attrs.frozen
@@ -132,12 +174,16 @@ class _CustomMethod:
     params: Model | None
     result: Model | None
     extension: str | None
+    revisions: frozenset[str] = frozenset(REVISIONS)
+    cacheable: bool = False
 
     def __attrs_post_init__(self) -> None:
         _check_model(self.params, self.what)
         _check_model(self.result, self.what)
 
     async def handle(self, context: ServedContext[Any]) -> dict[str, Any]:
+        if context.protocol_version not in self.revisions:
+            raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
         if self.extension is not None and self.extension not in context.client_extensions:
             # The legacy era has no error code for a missing extension. To a legacy client without the extension, the
             # method does not exist.
@@ -153,9 +199,10 @@ class _CustomMethod:
         except ValidationError as exc:
             raise McpError(INVALID_PARAMS, f"invalid parameters for {context.method!r}: {brief(exc)}") from None
         try:
-            return self._wire(await self.call(values, context))
+            result = self._wire(await self.call(values, context))
         except Exception as exc:
             raise self.settings.failure(context, f"the {self.what} failed", exc, ResultError) from None
+        return CacheHint().to_wire() | result if self.cacheable and context.rules.cache_hints else result
 
     def _wire(self, value: Any) -> dict[str, Any]:
         # An instance of the model is not validated again, because pydantic validated it on creation.

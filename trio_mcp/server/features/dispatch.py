@@ -96,6 +96,12 @@ class Dispatch:
         CURRENT.set((context, context.connection.trio_token))
         return await (self.through(context) if self._settings.middleware else handler(context))
 
+    def inside(self, middleware: Middleware | None, context: ServedContext[Any]) -> Awaitable[dict[str, Any]]:
+        """Call a request's handler through the middleware that is inside the given one; through all if None."""
+        chain = self._settings.middleware
+        rest = chain if middleware is None else chain[chain.index(middleware) + 1 :]
+        return _through(rest, self.methods[context.method], context)
+
     async def through(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Call a request's handler through the middleware; a mounted server's requests enter here."""
         result = await _through(self._settings.middleware, self.methods[context.method], context)

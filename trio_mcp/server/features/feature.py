@@ -28,8 +28,9 @@ from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.meta import checked_meta
 
-if TYPE_CHECKING:  # loaded at run time with the first entry or principal
+if TYPE_CHECKING:  # loaded at run time with the first entry, principal or extension
     from trio_mcp.principal import Principal
+    from trio_mcp.server.features.extension_parts import ExtensionMethod, ExtensionNotification, ListenField
     from trio_mcp.types.prompts import Prompt
     from trio_mcp.types.resources import Resource, ResourceTemplate
     from trio_mcp.types.tools import Tool
@@ -114,6 +115,24 @@ class Feature(Protocol):
         """Return the capabilities declared to a client of this revision."""
 
 
+class Extensions(Protocol):
+    """The extensions of a server, as its features see them."""
+
+    objects: tuple[Any, ...]
+    methods: list[tuple[str, ExtensionMethod]]
+    notifications: list[ExtensionNotification]
+    fields: dict[str, tuple[str, ListenField]]
+
+    def __contains__(self, identifier: object) -> bool:
+        """Return whether the server declares an extension."""
+
+    def declared(self, revision: str) -> dict[str, Any]:
+        """Return the settings that are declared to clients of a revision, by identifier."""
+
+    def read_detail(self, name: str, value: Any, tool: Tool) -> Any:
+        """Return what a tool declares with a keyword argument, as its extension wants it kept; None without it."""
+
+
 class RunMember(Protocol):
     """One of the servers of a run: the server that runs, or one that is mounted in it."""
 
@@ -157,7 +176,7 @@ class FeatureSettings:
         middleware: The middleware around every request that has a handler.
         principal: Returns the principal on whose behalf a request is made; None without such a function.
         visible: Returns whether an entry exists for the client of a request; None if all entries do.
-        extensions: The declared extensions, with their settings.
+        extensions: The extensions of the protocol; None without any.
         scoped: An entry that needs scopes, such as ``"tool 'write'"``; empty if no entry has ever needed any.
         runs: The runs of this server, and of the servers in which it is mounted.
     """
@@ -170,7 +189,7 @@ class FeatureSettings:
     middleware: tuple[Middleware, ...]
     principal: Identify | None
     visible: Visible | None
-    extensions: Mapping[str, Mapping[str, Any]]
+    extensions: Extensions | None
     scoped: str = attrs.field(default="", init=False)
     runs: set[Run] = attrs.field(factory=set, init=False)
 

@@ -7,7 +7,7 @@ serves the legacy era.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.errors import McpError
@@ -25,6 +25,9 @@ from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.methods import method_spec
 from trio_mcp.uri_templates import MAX_URI
+
+if TYPE_CHECKING:  # few servers have extensions
+    from trio_mcp.server.features.extension_parts import ListenField
 
 __all__ = ["ListeningFeature"]
 
@@ -48,17 +51,21 @@ class ListeningFeature:
         declared: Returns the capabilities that the server declares to clients of a revision.
         hidden: Returns those of the given URIs that name something hidden from the client of a request; None if nothing
             is ever hidden.
+        fields: The fields that extensions add to the filter, by name, with its identifier.
     """
 
     def __init__(
         self,
         declared: Callable[[str], dict[str, Any]],
         hidden: Callable[[Collection[str], ServedContext[Any]], Awaitable[Collection[str]]] | None = None,
+        fields: Mapping[str, tuple[str, ListenField]] | None = None,
     ) -> None:
         self.methods = {"subscriptions/listen": self._listen}
         self.needs: Mapping[str, Needs] = {}
         self._declared = declared
         self._hidden = hidden
+        self._fields = fields or {}
+        self._params = {field.method: field.params for _, field in self._fields.values()}
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return no capabilities: those of tools, prompts and resources declare listening."""
@@ -75,8 +82,19 @@ class ListeningFeature:
         def send(topic: Topic) -> bool:
             method, uri = topic
             told = {} if uri is None else {"uri": uri}
+            if uri is not None and method in self._params:
+                found = self._params[method](uri, context)
+                if found is None:
+                    return True
+                told = found
             return context.send_notification_nowait(method, {"_meta": dict(stamp), **told})
 
+        for name, (identifier, field) in self._fields.items():
+            wanted = context.params["notifications"].get(name)
+            if wanted is not None:
+                context.require_client_extension(identifier)
+                honored[name], keys = await field.honor(wanted, context)
+                topics += [(field.method, key) for key in keys]
         connection = context.connection
         # Whether there is room for the subscription is checked before the acknowledgement, so that a refusal is a plain
         # error response.
@@ -84,7 +102,7 @@ class ListeningFeature:
         if self._hidden is not None:
             # A hidden URI is acknowledged like an unknown one, but changes to it are never notified.
             hidden = await self._hidden(honored.get(URIS, ()), context)
-            topics = [topic for topic in topics if topic[1] not in hidden]
+            topics = [topic for topic in topics if topic[0] != RESOURCE_UPDATED or topic[1] not in hidden]
             connection.audience.check_room_for(topics)  # again: other requests of the client may have taken the room
         listener = Listener(send, connection.room)
         with connection.audience.listening(listener, topics):

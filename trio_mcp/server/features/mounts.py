@@ -23,6 +23,7 @@ from trio_mcp.server.features.prompts import PromptFeature, RegisteredPrompt
 from trio_mcp.server.features.registry import Named, Registry
 from trio_mcp.server.features.resources import RegisteredResource, ResourceFeature
 from trio_mcp.server.features.tools import RegisteredTool, ToolFeature
+from trio_mcp.types.versions import LATEST
 
 __all__ = ["Mounts"]
 
@@ -83,8 +84,9 @@ class Mounts:
         if self in family:
             raise ValueError(f"{what}: a server would contain itself")
         # Clients see only the capabilities of this server, and use an extension only if this server declares it.
-        for extension, settings in other.settings.extensions.items():
-            if self.settings.extensions.get(extension) != settings:
+        theirs, ours = (_declared(each.settings) for each in (other, self))
+        for extension, settings in theirs.items():
+            if ours.get(extension) != settings:
                 raise ValueError(
                     f"{what}: {other.settings.info.name!r} has the extension {extension!r}, which "
                     f"{self.settings.info.name!r} does not declare with the same settings; pass "
@@ -140,6 +142,10 @@ class Mounts:
         follow(other.prompts.registry, self.prompts.registry, mount.renamed)
         follow(other.resources.registry, self.resources.registry, mount.relabelled)
         follow(other.resources.templates, self.resources.templates, mount.relabelled)
+
+
+def _declared(settings: FeatureSettings) -> dict[str, Any]:
+    return {} if settings.extensions is None else settings.extensions.declared(LATEST)
 
 
 @attrs.frozen(eq=False)

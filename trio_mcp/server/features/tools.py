@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import trio
 
@@ -35,6 +35,9 @@ from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.tools import Tool, ToolAnnotations
 
+if TYPE_CHECKING:  # few tools run as tasks
+    from trio_mcp.server.task_policy import TaskPolicy
+
 __all__ = ["RegisteredTool", "ToolDetails", "ToolFeature"]
 
 
@@ -61,6 +64,8 @@ class ToolDetails(TypedDict, total=False):
         output_schema: A JSON Schema for the result, used instead of the one made from the return type.
         structured_output: Whether the tool has an output schema, made from the return type, and structured content; if
             False, results are content only. By default the server's ``FunctionOptions(structured_output=…)`` decides.
+        task: For the extension `Tasks`: a `TaskPolicy`, or its mode as a string. A server without the
+            extension refuses it.
         park_input: Whether a function that asks for input in the modern era keeps waiting in this process instead of
             running again from its start.
     """
@@ -78,6 +83,7 @@ class ToolDetails(TypedDict, total=False):
     input_schema: dict[str, Any] | None
     output_schema: dict[str, Any] | None
     structured_output: bool | None
+    task: TaskPolicy | str | None
     park_input: bool
 
 
@@ -88,10 +94,12 @@ class RegisteredTool(Entry[Tool]):
     Attributes:
         output: Turns the return value into a result.
         timeout: How many seconds the function may run; None for no limit.
+        declared: What the tool declares for extensions, by the name of the argument.
     """
 
     output: Output
     timeout: float | None
+    declared: Mapping[str, Any] = attrs.field(factory=dict, kw_only=True)
 
     @property
     def kind(self) -> EntryKind:
@@ -183,9 +191,8 @@ class ToolFeature:
             if function.may_ask:
                 from trio_mcp.server.input.interactive import run_interactive  # deferred: see _make_tool
 
-                value = await run_interactive(
-                    context, functools.partial(bind, arguments, context), park=function.park_input
-                )
+                run = context.interactive or run_interactive  # an extension may have its own rounds of input
+                value = await run(context, functools.partial(bind, arguments, context), park=function.park_input)
                 if type(value) is Asked:
                     return value.result
             else:
@@ -267,4 +274,20 @@ def _make_tool(function: Callable[..., Any], settings: FeatureSettings, details:
         annotations=ToolAnnotations(**annotations) if isinstance(annotations, Mapping) else annotations,
         **described(details, own, what),
     )
-    return RegisteredTool(definition, own, output, timeout, **held(details, settings, what))
+    declared = _declared(details, definition, settings, what)
+    return RegisteredTool(definition, own, output, timeout, **held(details, settings, what), declared=declared)
+
+
+def _declared(details: ToolDetails, tool: Tool, settings: FeatureSettings, what: str) -> dict[str, Any]:
+    """Return what a tool declares for the extensions of its server, by the name of the argument.
+
+    Raises:
+        TypeError, ValueError: If an extension refuses it, or the server does not have the extension.
+    """
+    policy = details.get("task")
+    if policy is None:
+        return {}
+    kept = None if settings.extensions is None else settings.extensions.read_detail("task", policy, tool)
+    if kept is None:
+        raise ValueError(f"{what}: task= needs the extension Tasks: pass extensions=[Tasks()] to the server")
+    return {"task": kept}

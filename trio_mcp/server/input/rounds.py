@@ -220,9 +220,17 @@ class Rounds:
         key = self._prefix() + key
         if key not in self._memory:
             # Nothing is stored if the function fails or is cancelled, so the next run tries again.
-            value = await call_back(function, *arguments)
-            self._memory[key] = _plain(value, f"the value of once({key!r})")
+            await self._before_step()
+            value = _plain(await call_back(function, *arguments), f"the value of once({key!r})")
+            await self._remember(key, value)
         return self._memory[key]
+
+    async def _before_step(self) -> None:
+        """Wait until a function that is to be called once may be called."""
+
+    async def _remember(self, key: str, value: Any) -> None:
+        """Keep the value of a function that is called once."""
+        self._memory[key] = value
 
     def claim(self, key: str | None, kind: str) -> str:
         """Return the key of a question or a loop of questions: the handler's own, or one numbered in order of asking.

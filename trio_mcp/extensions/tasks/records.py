@@ -1,0 +1,200 @@
+"""What is kept of a task, as JSON: its call, its journal, its questions and its outcome; and how clients see it."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+from pydantic_core import from_json, to_json
+
+from trio_mcp.errors import McpError
+from trio_mcp.jsonrpc.messages import ErrorData
+from trio_mcp.principal import Principal
+from trio_mcp.server.input.request_state import Answer, Question
+from trio_mcp.stores.contract import JournalEntry, StoredTask
+
+__all__ = [
+    "ENDED",
+    "IDENTIFIER",
+    "Journal",
+    "StoredCall",
+    "asked_of",
+    "error_bytes",
+    "key_of",
+    "new_id",
+    "owner_of",
+    "to_wire",
+]
+
+IDENTIFIER: Final = "io.modelcontextprotocol/tasks"
+ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+"""The statuses that a task never leaves."""
+
+MAX_ID: Final = 200
+"""The longest task id that is looked up, in characters; ours have 22."""
+
+
+def new_id() -> str:
+    """Return a new task id, of 128 random bits."""
+    return secrets.token_urlsafe(16)
+
+
+def key_of(task_id: object) -> str | None:
+    """Return the digest under which a task is stored; None if this can't be the id of a task."""
+    if type(task_id) is not str or not 0 < len(task_id) <= MAX_ID:
+        return None
+    # The id is random, so the digest needs neither salt nor rounds.
+    return hashlib.sha256(task_id.encode("utf-8", "replace")).hexdigest()
+
+
+def owner_of(principal: Principal | None) -> str:
+    """Return the identity that a task belongs to, as text; empty for an unknown caller."""
+    return "" if principal is None else json.dumps(principal.identity)
+
+
+@attrs.frozen
+class StoredCall:
+    """The call that a task carries out, without the headers and the token that came with it.
+
+    Attributes:
+        arguments: The tool's arguments.
+        revision: The revision of the request.
+        client_info: What the client said about itself.
+        capabilities: What the client declared.
+        scopes: The scopes that the tool needed.
+    """
+
+    arguments: dict[str, Any] | None
+    revision: str
+    client_info: dict[str, Any] | None
+    capabilities: dict[str, Any]
+    scopes: tuple[str, ...]
+
+    def to_bytes(self) -> bytes:
+        """Return the call as JSON."""
+        return to_json([self.arguments, self.revision, self.client_info, self.capabilities, self.scopes])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> StoredCall:
+        """Read what `to_bytes` wrote."""
+        arguments, revision, info, capabilities, scopes = from_json(data)
+        return cls(arguments, revision, info, capabilities, tuple(scopes))
+
+
+@attrs.define
+class Journal:
+    """What a task's function has learned so far: answers and ``once`` values. Runs of the function replay it.
+
+    Attributes:
+        answers: The answers, by the keys that the function uses.
+        memory: The values of `Context.once`.
+        state: The state of the last `InputRequired` that the function returned.
+        used: The keys under which clients were asked; each names one question for the life of the task.
+        size: The size of all entries in bytes.
+    """
+
+    answers: dict[str, Answer] = attrs.Factory(dict)
+    memory: dict[str, Any] = attrs.Factory(dict)
+    state: Any = None
+    used: set[str] = attrs.Factory(set)
+    size: int = 0
+
+    @classmethod
+    def read(cls, entries: Iterable[JournalEntry]) -> Journal:
+        """Read a journal from its entries, in the order in which they were added."""
+        found = cls()
+        for key, data in entries:
+            found.size += len(key) + len(data)
+            kind, _, name = key.partition(":")
+            value = from_json(data)
+            if kind == "once":
+                found.memory[name] = value
+            elif kind == "answer":
+                base, method, digest, answer = value
+                found.used.add(name)
+                found.answers[base] = Answer(Question(method, digest), answer)
+            else:
+                found.state = value
+        return found
+
+    def entries(self) -> list[JournalEntry]:
+        """Return the entries of a journal that is not stored yet."""
+        return [
+            *(once_entry(name, value) for name, value in self.memory.items()),
+            *(answer_entry(name, name, each.question, each.data) for name, each in self.answers.items()),
+        ]
+
+    def wire_key(self, key: str) -> str:
+        """Return the key under which a client is asked: the function's own, with a number if it was used before."""
+        if key not in self.used:
+            return key
+        return next(name for number in range(2, len(self.used) + 3) if (name := f"{key}#{number}") not in self.used)
+
+
+def once_entry(name: str, value: Any) -> JournalEntry:
+    """Return the entry of a ``once`` value."""
+    return f"once:{name}", to_json(value, inf_nan_mode="constants")
+
+
+def answer_entry(wire_key: str, key: str, question: Question, data: Any) -> JournalEntry:
+    """Return the entry of an answer."""
+    return f"answer:{wire_key}", to_json([key, *question, data])
+
+
+def state_entry(number: int, state: Any) -> JournalEntry:
+    """Return the entry of a function's own state."""
+    return f"state:{number}", to_json(state, inf_nan_mode="constants")
+
+
+def asked_of(task: StoredTask) -> dict[str, list[Any]]:
+    """Return the questions that wait for answers: by wire key, the function's key, the question and its digest."""
+    found: dict[str, list[Any]] = from_json(task.asked) if task.asked else {}
+    return found
+
+
+def error_bytes(error: McpError | ErrorData) -> bytes:
+    """Return the stored form of the error with which a task has failed."""
+    data = {} if error.data is None else {"data": error.data}
+    return to_json({"error": {"code": error.code, "message": error.message, **data}})
+
+
+def to_wire(task: StoredTask, task_id: str, poll: float) -> dict[str, Any]:
+    """Return a task as clients see it: a ``DetailedTask``, without its outcome and questions if they are left out.
+
+    Args:
+        task: The task.
+        task_id: Its id, which is not stored.
+        poll: Seconds between two looks.
+    """
+    wire: dict[str, Any] = {"taskId": task_id, "status": task.status}
+    if task.message is not None:
+        wire["statusMessage"] = task.message
+    wire |= {
+        "createdAt": _iso(task.created),
+        "lastUpdatedAt": _iso(task.updated),
+        "ttlMs": None if task.expires is None else max(1, round((task.expires - task.created) * 1000)),
+        "pollIntervalMs": max(1, round(poll * 1000)),
+    }
+    return wire
+
+
+def detailed(task: StoredTask, task_id: str, poll: float) -> dict[str, Any]:
+    """Return a task with its questions or its outcome, as ``tasks/get`` and ``notifications/tasks`` show it."""
+    wire = to_wire(task, task_id, poll)
+    if task.status == "input_required":
+        wire["inputRequests"] = {key: question for key, (_, question, _) in asked_of(task).items()}
+    elif task.result and task.status in ENDED:
+        outcome: Mapping[str, Any] = from_json(task.result)
+        wire |= outcome
+    return wire
+
+
+def _iso(seconds: float) -> str:
+    return (
+        datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )

@@ -1,0 +1,261 @@
+"""Tasks on a server: which calls become tasks, and the methods about them (SEP-2663)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+import attrs
+import trio
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from trio_mcp.convert import brief
+from trio_mcp.errors import McpError
+from trio_mcp.extensions.tasks.context import TaskContext
+from trio_mcp.extensions.tasks.engine import CHANGED, TaskEngine
+from trio_mcp.extensions.tasks.options import TaskOptions
+from trio_mcp.extensions.tasks.records import (
+    ENDED,
+    IDENTIFIER,
+    answer_entry,
+    asked_of,
+    detailed,
+    key_of,
+    owner_of,
+    to_wire,
+)
+from trio_mcp.extensions.tasks.running import CANCELLED, TaskRun
+from trio_mcp.schema.forms import Form
+from trio_mcp.server.context import Context, ServedContext
+from trio_mcp.server.extensions import ExtensionRun, ServerExtension
+from trio_mcp.server.features.extension_parts import ExtensionMethod, ListenField
+from trio_mcp.server.input.request_state import Question
+from trio_mcp.server.task_policy import TaskMode, TaskPolicy
+from trio_mcp.stores.contract import JournalEntry, StoredTask
+from trio_mcp.types.error_codes import INVALID_PARAMS
+from trio_mcp.types.input_required import input_response_from_wire
+from trio_mcp.types.tools import Tool
+from trio_mcp.types.versions import LATEST, MODERN_REVISIONS
+
+__all__ = ["TasksOnServer"]
+
+MAX_ANSWERS = 100
+"""How many responses one ``tasks/update`` may have."""
+
+MAX_LISTENED = 1000
+"""How many tasks one request may listen for."""
+
+
+class TasksOnServer(ServerExtension):
+    """The server's side of the extension."""
+
+    identifier = IDENTIFIER
+    details = ("task",)
+
+    def __init__(self, options: TaskOptions) -> None:
+        self._options = options
+        functions = {"tasks/get": self._get, "tasks/update": self._update, "tasks/cancel": self._cancel}
+        self.methods = [
+            ExtensionMethod(name=name, function=function, revisions=MODERN_REVISIONS, name_parameter="taskId")
+            for name, function in functions.items()
+        ]
+        self.listen = (ListenField(name="taskIds", method=CHANGED, honor=self._honor, params=self._params),)
+
+    def settings(self, revision: str) -> Mapping[str, Any] | None:
+        # The tasks of 2025-11-25 are another protocol, and gone from it.
+        return {} if revision in MODERN_REVISIONS else None
+
+    def read_detail(self, name: str, value: Any, tool: Tool) -> TaskPolicy:
+        policy = TaskPolicy(mode=cast(TaskMode, value)) if isinstance(value, str) else value
+        if not isinstance(policy, TaskPolicy):
+            raise TypeError(f"tool {tool.name!r}: task must be a TaskPolicy or a mode, got {value!r}")
+        if policy.on_loss is None:
+            reads = tool.annotations is not None and tool.annotations.read_only_hint is True
+            policy = attrs.evolve(policy, on_loss="rerun" if reads else "fail")
+        return policy
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, run: ExtensionRun) -> AsyncIterator[TaskEngine]:
+        async with contextlib.AsyncExitStack() as stack:
+            stores = run.stores
+            if stores is None:
+                from trio_mcp.stores.memory_stores import MemoryStores
+
+                stores = await stack.enter_async_context(MemoryStores())
+            engine = TaskEngine(run, stores, self._options)
+            run.nursery.start_soon(engine.keep_leases)
+            run.nursery.start_soon(engine.look)
+            yield engine
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    def middleware(
+        self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
+    ) -> Awaitable[dict[str, Any]]:
+        """Let a call become a task, if its tool and its client allow it."""
+        if context.method != "tools/call":
+            return call_next()
+        assert isinstance(context, ServedContext)
+        engine: TaskEngine | None = context.connection.states.get(self)
+        if engine is None or isinstance(context, TaskContext):  # a mounted server's
+            return call_next()
+        tool = engine.host.tool(context.params.get("name"))
+        policy: TaskPolicy | None = None if tool is None else tool.declared.get("task")
+        if policy is None:
+            return call_next()
+        if not context.rules.modern or IDENTIFIER not in context.client_extensions:
+            if policy.mode == "required":
+                _refuse(context)
+            return call_next()
+        return self._call(context, engine, policy)
+
+    async def _call(self, context: ServedContext[Any], engine: TaskEngine, policy: TaskPolicy) -> dict[str, Any]:
+        run = TaskRun(engine, policy)
+        run.context = TaskContext.of_call(context, run)
+        engine.start(run)
+        handed_over = False
+        try:
+            if policy.mode == "manual":
+                await run.settled.wait()
+            else:
+                with trio.move_on_after(policy.after):
+                    await run.settled.wait()
+                await run.create()
+            handed_over = run.task is not None
+        finally:
+            # If the client cancels the call first, nobody knows the id, so the function is cancelled and the task, if
+            # there is one, ends with it.
+            if not handed_over:
+                run.cancel("cancelled")
+                with trio.CancelScope(shield=True):
+                    await run.settled.wait()
+        if run.task is not None:
+            return {"resultType": "task", **to_wire(run.task, run.id, policy.poll)}
+        context.failure = run.context.failure
+        if isinstance(run.outcome, Exception):
+            raise run.outcome
+        assert run.outcome is not None
+        return run.outcome
+
+    # --- the methods ---------------------------------------------------------------------------------------------
+
+    async def _own(self, context: Context[Any], task_id: object) -> tuple[TaskEngine, StoredTask]:
+        """Return a task of the caller's.
+
+        Raises:
+            McpError: If there is none with this id (-32602), or the token lacks a scope of its tool.
+        """
+        assert isinstance(context, ServedContext)
+        engine: TaskEngine = self.state(context)
+        key = key_of(task_id)
+        task = None if key is None else await engine.stores.task(key)
+        if task is None or task.owner != owner_of(context.principal):
+            raise McpError(INVALID_PARAMS, "unknown task: there is none with this id, or it has expired")
+        engine.host.check_scopes(engine.scopes_of(task.tool), context)
+        return engine, task
+
+    async def _get(self, params: dict[str, Any], context: Context[Any]) -> dict[str, Any]:
+        engine, task = await self._own(context, params.get("taskId"))
+        return detailed(task, params["taskId"], engine.poll_of(task))
+
+    async def _update(self, params: dict[str, Any], context: Context[Any]) -> None:
+        engine, task = await self._own(context, params.get("taskId"))
+        responses = params.get("inputResponses")
+        if type(responses) is not dict:
+            raise McpError(INVALID_PARAMS, "inputResponses is required and must be an object")
+        if len(responses) > MAX_ANSWERS:
+            raise McpError(INVALID_PARAMS, f"inputResponses has {len(responses)} entries; {MAX_ANSWERS} is the limit")
+
+        def answer(task: StoredTask) -> tuple[StoredTask, list[JournalEntry]] | None:
+            asked = asked_of(task) if task.status == "input_required" else {}
+            # Responses to questions that are not open are ignored (Task Update Requests).
+            known = {key: data for key, data in responses.items() if key in asked}
+            if not known:
+                return None
+            entries = []
+            for key, data in known.items():
+                own, wire, question = asked.pop(key)
+                _check_answer(key, wire, data)
+                entries.append(answer_entry(key, own, Question(*question), data))
+            if sum(len(data) for _, data in entries) > engine.options.max_size:
+                raise McpError(
+                    INVALID_PARAMS, f"the responses are too large: {engine.options.max_size} bytes is the limit"
+                )
+            if asked:
+                return attrs.evolve(task, asked=to_json(asked)), entries
+            return attrs.evolve(task, status="working", asked=b"", token="", begun=False), entries
+
+        await engine.swap(task.key, answer)
+
+    async def _cancel(self, params: dict[str, Any], context: Context[Any]) -> None:
+        engine, task = await self._own(context, params.get("taskId"))
+
+        def cancel(task: StoredTask) -> tuple[StoredTask, list[JournalEntry]] | None:
+            if task.status in ENDED or task.cancelling:
+                return None
+            if task.token:  # the process that runs it ends it
+                return attrs.evolve(task, cancelling=True), []
+            return attrs.evolve(task, status="cancelled", asked=b"", message=CANCELLED), []
+
+        await engine.swap(task.key, cancel)
+        if (run := engine.running.get(task.key)) is not None:
+            run.cancel("cancelled")
+
+    # --- listening -----------------------------------------------------------------------------------------------
+
+    async def _honor(self, value: Any, context: Context[Any]) -> tuple[list[str], Sequence[str]]:
+        if type(value) is not list or not all(type(each) is str for each in value):
+            raise McpError(INVALID_PARAMS, "params.notifications.taskIds must be an array of strings")
+        if len(value) > MAX_LISTENED:
+            raise McpError(INVALID_PARAMS, f"params.notifications.taskIds has more than {MAX_LISTENED} ids")
+        honored: dict[str, str] = {}
+        for task_id in dict.fromkeys(value):
+            try:
+                engine, task = await self._own(context, task_id)
+            except McpError as exc:
+                if exc.code != INVALID_PARAMS:
+                    raise
+                continue  # the acknowledgement shows which ones are unknown
+            engine.watch(task.key, task_id, task)
+            honored[task_id] = task.key
+        await trio.lowlevel.checkpoint()
+        return list(honored), list(honored.values())
+
+    def _params(self, key: str, context: Context[Any]) -> dict[str, Any] | None:
+        engine: TaskEngine = self.state(context)
+        return engine.params(key)
+
+
+def _refuse(context: ServedContext[Any]) -> None:
+    """Refuse a call of a tool that only runs as a task.
+
+    Raises:
+        McpError: With -32021 (Capability Negotiation); in the legacy era, which has no code for it, with -32602.
+    """
+    if context.rules.missing_extension_error:
+        context.require_client_extension(IDENTIFIER)
+    raise McpError(
+        INVALID_PARAMS,
+        f"the tool {context.params.get('name')!r} only runs as a task, which this revision of the protocol does not "
+        f"have: use {LATEST} and declare {IDENTIFIER!r}",
+    )
+
+
+def _check_answer(key: str, wire: dict[str, Any], data: Any) -> None:
+    """Refuse a response that does not fit its question, before anything is stored.
+
+    Raises:
+        McpError: If it does not fit (-32602).
+    """
+    try:
+        input_response_from_wire(wire["method"], data)
+    except ValidationError as exc:
+        raise McpError(INVALID_PARAMS, f"the response to {key[:100]!r} is not valid: {brief(exc)}") from None
+    params = wire.get("params") or {}
+    schema = params.get("requestedSchema")
+    if schema is not None and data.get("action") == "accept":
+        problem = Form(schema).problem(data.get("content") or {})
+        if problem is not None:
+            raise McpError(INVALID_PARAMS, f"the response to {key[:100]!r} does not fit the form: {problem}")

@@ -1,0 +1,100 @@
+"""The parts of an extension that a server's features serve: methods, notifications, and fields of a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from trio_mcp import _attrs as attrs
+from trio_mcp._checks import check_flag, check_text, validator
+from trio_mcp.server.context import Context
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["ExtensionMethod", "ExtensionNotification", "ListenField"]
+
+
+def _tuple(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(given)
+
+
+def _check_name(_: object, __: object, value: str) -> None:
+    check_text("the name of an extension's method, notification or field", value)
+
+
+def _check_revisions(_: object, __: object, value: tuple[str, ...]) -> None:
+    unknown = [each for each in value if each not in REVISIONS]
+    if unknown or not value:
+        raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class ExtensionMethod:
+    """A method that an extension adds to a server.
+
+    A client that has not declared the extension gets -32021 (in the legacy era -32601), before the function is called.
+
+    Attributes:
+        name: The method. It may be one that the protocol defines only in other revisions.
+        function: ``async (params, ctx) -> result``, or sync; see `Server.add_method`.
+        params: The model that validates the parameters; without it, the function gets plain data.
+        result: The model of the result, if any.
+        revisions: The revisions in which the method exists.
+        name_parameter: The parameter that the HTTP header ``Mcp-Name`` repeats, if any (2026-07-28
+            `basic/transports/streamable-http`, Standard Request Headers).
+        cacheable: Whether results say how long they may be cached: a result without ``ttlMs`` and ``cacheScope`` gets
+            those of one that must not be cached.
+
+    Raises:
+        TypeError, ValueError: If a value is invalid.
+    """
+
+    name: str = attrs.field(validator=_check_name)
+    function: Callable[..., Any]
+    params: type[BaseModel] | None = None
+    result: type[BaseModel] | None = None
+    revisions: tuple[str, ...] = attrs.field(default=REVISIONS, converter=_tuple, validator=_check_revisions)
+    name_parameter: str | None = None
+    cacheable: bool = attrs.field(default=False, validator=validator(check_flag))
+
+
+@attrs.frozen(kw_only=True)
+class ExtensionNotification:
+    """A notification that an extension lets clients send.
+
+    Attributes:
+        name: The notification's method.
+        function: ``async (params, ctx)``, with a `NotificationContext` as ``ctx``.
+        params: The model that validates the parameters.
+        revisions: The revisions in which the notification exists.
+
+    Raises:
+        TypeError, ValueError: If a value is invalid.
+    """
+
+    name: str = attrs.field(validator=_check_name)
+    function: Callable[[Any, Any], Awaitable[object]]
+    params: type[BaseModel] | None = None
+    revisions: tuple[str, ...] = attrs.field(default=REVISIONS, converter=_tuple, validator=_check_revisions)
+
+
+@attrs.frozen(kw_only=True)
+class ListenField:
+    """A field that an extension adds to the filter of ``subscriptions/listen``.
+
+    A client that has not declared the extension gets -32021 if it sends the field.
+
+    Attributes:
+        name: The field's name.
+        method: The notification that the field asks for.
+        honor: ``async (value, ctx) -> (honored, keys)``: checks what the client sent, and returns the value for the
+            acknowledgement and a key for each thing to listen for. It may raise `McpError` to refuse the request.
+        params: ``(key, ctx) -> params``, sync: returns the parameters of the notification about a key; None to send
+            none. Call `ExtensionRun.announce` with the method and the key to have it sent.
+    """
+
+    name: str = attrs.field(validator=_check_name)
+    method: str = attrs.field(validator=_check_name)
+    honor: Callable[[Any, Context[Any]], Awaitable[tuple[Any, Sequence[str]]]]
+    params: Callable[[str, Context[Any]], dict[str, Any] | None]

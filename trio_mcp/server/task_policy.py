@@ -1,0 +1,48 @@
+"""`TaskPolicy`: how a tool runs as a task, for the extension `Tasks`."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from trio_mcp import _attrs as attrs
+from trio_mcp._checks import check_choice, check_count, check_seconds, validator
+
+__all__ = ["OnLoss", "TaskMode", "TaskPolicy"]
+
+TaskMode: TypeAlias = Literal["optional", "required", "manual"]
+OnLoss: TypeAlias = Literal["rerun", "fail"]
+
+
+@attrs.frozen(kw_only=True)
+class TaskPolicy:
+    """How a tool runs as a task: ``@server.tool(task=TaskPolicy(after=5.0))``, or only the mode, ``task="required"``.
+
+    A client that has not declared the extension gets an ordinary call.
+
+    Attributes:
+        mode: ``"optional"``: a call becomes a task if it takes longer than ``after``, or asks for input.
+            ``"required"``: the same, and a client without the extension is refused (-32021). ``"manual"``: a call
+            becomes a task when the function calls `Context.detach`; until then it asks for input in rounds of the call.
+        after: Seconds that a call may take before it becomes a task; 0 makes a task of every call.
+        ttl: Seconds for which the task is kept after its creation, whether it has ended or not.
+        poll: Seconds that clients should wait between two looks at the task.
+        on_loss: What happens when the process that runs the task dies, or loses touch with the store. ``"rerun"``: the
+            function runs again elsewhere; what it has done with `Context.once` is not repeated. ``"fail"``: the task
+            ends as failed, with an unknown outcome. None means ``"rerun"`` for a read-only tool, and ``"fail"`` for
+            any other.
+        max_takeovers: How many times a lost task runs again, before it ends as failed.
+
+    Raises:
+        TypeError, ValueError: If a value is invalid.
+    """
+
+    mode: TaskMode = attrs.field(default="optional", validator=validator(check_choice, choices=get_args(TaskMode)))
+    after: float = attrs.field(default=1.0, validator=validator(check_seconds, finite=True, zero=True))
+    ttl: float = attrs.field(default=3600.0, validator=validator(check_seconds, finite=True))
+    poll: float = attrs.field(default=2.0, validator=validator(check_seconds, finite=True))
+    on_loss: OnLoss | None = attrs.field(default=None)
+    max_takeovers: int = attrs.field(default=3, validator=validator(check_count))
+
+    def __attrs_post_init__(self) -> None:
+        if self.on_loss is not None:
+            check_choice("on_loss", self.on_loss, get_args(OnLoss))
