@@ -111,7 +111,9 @@ class Claim:
 
 
 class Stores(abc.ABC):
-    """The tasks and the sessions of a server, outside of its process. ``async with stores:`` opens it, and closes it at the end.
+    """The tasks and the sessions of a server, outside of its process.
+
+    ``async with stores:`` opens the store, and closes it at the end.
 
     The block may be entered several times, by several servers; the last to leave closes the store.
 

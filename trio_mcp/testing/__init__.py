@@ -1,4 +1,4 @@
-"""Tools to test programs that use this library: a fixture, a recorder, faults, a transport check, and strategies.
+"""Tools to test programs that use this library: a fixture, a recorder, faults, checks, and strategies.
 
 Neither a client nor a server imports this package. To check clients and servers, including those not made with this
 library, see `trio_mcp.conformance`. The parts that need Hypothesis or pytest are imported on first use; the extra
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
         Tear as Tear,
     )
     from trio_mcp.testing.fixtures import client_fixture as client_fixture
+    from trio_mcp.testing.stores.check import (
+        StoresBroken as StoresBroken,
+        StoresReport as StoresReport,
+        check_stores as check_stores,
+    )
 else:
     from trio_mcp._door import open_door
 

@@ -1,0 +1,288 @@
+"""`check_stores`: the stores of this library keep every rule, and each rule finds the stores that break it."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from trio_mcp import StoredEvent
+from trio_mcp.stores import (
+    Claim,
+    JournalEntry,
+    MemoryStores,
+    SqliteStores,
+    StaleWriter,
+    StoredTask,
+    Stores,
+)
+from trio_mcp.testing import StoresBroken, check_stores
+from trio_mcp.testing.stores.check import STORE_RULES
+
+
+@contextlib.asynccontextmanager
+async def in_memory(make: Callable[[], Stores] = MemoryStores) -> AsyncIterator[tuple[Stores, Stores]]:
+    async with make() as stores:
+        yield stores, stores
+
+
+@contextlib.asynccontextmanager
+async def in_a_file(**options: Any) -> AsyncIterator[tuple[Stores, Stores]]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "stores.db")
+        async with SqliteStores(path, **options) as one, SqliteStores(path, **options) as two:
+            yield one, two
+
+
+async def test_stores_in_memory_keep_every_rule_in_virtual_time(autojump_clock: trio.testing.MockClock) -> None:
+    report = await check_stores(in_memory, rules=set(STORE_RULES) - {"expiry_can_be_moved"}, lease=3600, timeout=1e6)
+    assert len(report.kept) == len(STORE_RULES) - 1
+
+
+async def test_stores_in_memory_keep_every_rule() -> None:
+    assert set((await check_stores(in_memory)).kept) == set(STORE_RULES)
+
+
+@pytest.mark.parametrize("durable", ["process", "power"])
+async def test_stores_in_a_file_keep_every_rule(durable: str) -> None:
+    assert set((await check_stores(lambda: in_a_file(durable=durable))).kept) == set(STORE_RULES)
+
+
+# --- each rule finds what breaks it -----------------------------------------------------------------------------------
+
+
+class Faulty(MemoryStores):
+    """The base of stores that break the rule with the name in ``breaks``."""
+
+    breaks = ""
+
+
+class OfAllServers(Faulty):
+    breaks = "belongs_to_one_server"
+
+    async def own(self, server: str) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+class EnteredAnew(Faulty):
+    breaks = "may_be_entered_again"
+
+    async def __aexit__(self, *exc: object) -> None:
+        await super().__aexit__(*exc)
+        self._tasks.clear()
+
+
+class Forgetful(Faulty):
+    breaks = "keeps_every_column"
+
+    async def task(self, key: str) -> StoredTask | None:
+        found = await super().task(key)
+        return found and attrs.evolve(found, message=None)
+
+
+class Overwriting(Faulty):
+    breaks = "keys_are_unique"
+
+    async def add_task(self, task: StoredTask, *args: Any, **options: Any) -> StoredTask:
+        self._tasks.pop(task.key, None)
+        return await super().add_task(task, *args, **options)
+
+
+class Unlimited(Faulty):
+    breaks = "has_a_limit"
+
+    async def add_task(self, task: StoredTask, *args: Any, lease: float | None = None, **_: Any) -> StoredTask:
+        return await super().add_task(task, *args, lease=lease)
+
+
+class Sorted(Faulty):
+    breaks = "journals_are_in_order"
+
+    async def journal(self, key: str) -> Sequence[JournalEntry]:
+        return sorted(await super().journal(key))
+
+
+class AnyVersion(Faulty):
+    breaks = "replaces_the_version_before"
+
+    async def put_task(self, task: StoredTask, *args: Any, token: str | None = None) -> bool:
+        if (held := self._tasks.get(task.key)) is not None and task.version == 4:
+            task = attrs.evolve(task, version=held.task.version + 1)
+        return await super().put_task(task, *args, token=token)
+
+
+class Racing(Faulty):
+    breaks = "one_replaces"
+
+    async def put_task(self, task: StoredTask, *args: Any, token: str | None = None) -> bool:
+        known = await self.versions([task.key])
+        await trio.lowlevel.checkpoint()
+        if known.get(task.key) != task.version - 1:
+            return await super().put_task(task, *args, token=token)
+        await super().put_task(task, *args, token=token)
+        return True
+
+
+class Trusting(Faulty):
+    breaks = "writers_hold_the_lease"
+
+    async def put_task(self, task: StoredTask, *args: Any, token: str | None = None) -> bool:
+        return await super().put_task(task, *args)
+
+
+class Undead(Faulty):
+    breaks = "expired_tasks_are_gone"
+
+    async def journal(self, key: str) -> Sequence[JournalEntry]:
+        await trio.lowlevel.checkpoint()
+        return tuple(self._tasks[key].journal.items()) if key in self._tasks else ()
+
+    def _drop_expired(self) -> None:
+        pass
+
+
+class SetOnce(Faulty):
+    breaks = "expiry_can_be_moved"
+
+    async def put_task(self, task: StoredTask, *args: Any, token: str | None = None) -> bool:
+        if (held := self._tasks.get(task.key)) is not None:
+            task = attrs.evolve(task, expires=held.task.expires)
+        return await super().put_task(task, *args, token=token)
+
+
+class Restless(Faulty):
+    breaks = "clocks_agree"
+
+    def clock(self) -> float:
+        self.ticks = getattr(self, "ticks", 0.0) - 1
+        return super().clock() + self.ticks
+
+
+class NewestFirst(Faulty):
+    breaks = "ready_tasks_are_claimed"
+
+    async def claim_tasks(self, tools: Collection[str], *, lease: float, most: int) -> Sequence[Claim]:
+        return (await super().claim_tasks(tools, lease=lease, most=most))[::-1]
+
+
+class Shared(Faulty):
+    breaks = "one_claims"
+
+    async def claim_tasks(self, tools: Collection[str], *, lease: float, most: int) -> Sequence[Claim]:
+        before = [held.task for held in self._tasks.values() if not held.task.token][:most]
+        await trio.lowlevel.checkpoint()
+        await super().claim_tasks(tools, lease=lease, most=most)
+        return [Claim(task, False) for task in before]
+
+
+class Strict(Faulty):
+    """Leases that end by the clock alone, which no process can be sure of."""
+
+    breaks = "lost_leases_are_claimed"
+
+    async def note(self, key: str, token: str, entry: JournalEntry) -> None:
+        if key in self._tasks and self._tasks[key].until <= self.clock():
+            raise StaleWriter
+        await super().note(key, token, entry)
+
+
+class NeverRenewed(Faulty):
+    breaks = "renewed_leases_are_kept"
+
+    async def renew(self, leases: Mapping[str, str], *, lease: float) -> Mapping[str, StoredTask | None]:
+        return await super().renew(leases, lease=lease / 100)
+
+
+class Deaf(Faulty):
+    """Only tasks that are waiting already are woken."""
+
+    breaks = "wakes_are_heard"
+
+    def wake(self, topic: str) -> None:
+        pass
+
+
+class Hasty(Faulty):
+    breaks = "cancelled_calls_have_no_effect"
+
+    async def renew(self, leases: Mapping[str, str], *, lease: float) -> Mapping[str, StoredTask | None]:
+        return {} if not leases else await super().renew(leases, lease=lease)
+
+
+class Mixed(Faulty):
+    breaks = "events_follow_each_other"
+
+    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        return await super().after("a", stream, number)
+
+
+class Changing(Faulty):
+    breaks = "stored_events_stay"
+
+    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
+        if events and events[0].data == b"changed":
+            await super().forget(session)
+            await super().append(session, [StoredEvent(1, 1, b"1/1")])
+        return await super().append(session, events, token)
+
+
+class Silent(Faulty):
+    breaks = "gaps_are_reported"
+
+    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        return [] if stream == 3 else await super().after(session, stream, number)
+
+
+class Unnumbered(Faulty):
+    breaks = "numbers_are_given"
+
+    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
+        await super().append(session, events, token)
+        return [event.number for event in events]
+
+
+class Everything(Faulty):
+    breaks = "sessions_are_forgotten"
+
+    async def forget(self, session: str) -> None:
+        for each in "ab":
+            await super().forget(each)
+
+
+class Open(Faulty):
+    breaks = "sessions_have_writers"
+
+    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
+        return await super().append(session, events)
+
+
+def test_there_are_faulty_stores_for_every_rule() -> None:
+    assert {each.breaks for each in Faulty.__subclasses__()} == set(STORE_RULES)
+
+
+@pytest.mark.parametrize("kind", Faulty.__subclasses__(), ids=lambda kind: kind.breaks)
+async def test_a_rule_finds_the_stores_that_break_it(kind: type[Faulty]) -> None:
+    with pytest.raises(StoresBroken, match=f"broken: {kind.breaks}: ") as caught:
+        await check_stores(lambda: in_memory(kind), rules=[kind.breaks])
+    assert [*caught.value.report.broken] == [kind.breaks]
+
+
+async def test_what_never_returns_is_reported() -> None:
+    class Hanging(MemoryStores):
+        async def journal(self, key: str) -> Sequence[JournalEntry]:
+            await trio.sleep_forever()
+            raise AssertionError
+
+    with pytest.raises(StoresBroken, match="did not end within 0.2 seconds"):
+        await check_stores(lambda: in_memory(Hanging), rules=["journals_are_in_order"], timeout=0.2)
+
+
+async def test_a_rule_that_is_unknown_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown rule 'x'; the rules are belongs_to_one_server, "):
+        await check_stores(in_memory, rules=["x"])

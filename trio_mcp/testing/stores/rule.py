@@ -1,0 +1,83 @@
+"""Defines the rules of the contract of stores, and what they are checked on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, TypeAlias
+
+import attrs
+import trio
+
+from trio_mcp.stores.contract import StoredTask, Stores
+
+__all__ = ["PairOfStores", "StoreFault", "StoreRule", "store_rule"]
+
+
+class StoreFault(Exception):
+    """Raised when the rule being checked is broken; the message says what happened."""
+
+
+@attrs.frozen
+class PairOfStores:
+    """Two open stores on the same data, which is empty at first.
+
+    Attributes:
+        one: A store.
+        two: Another one, as in another process; it may be the same object.
+        lease: Seconds of a lease that is to be lost.
+    """
+
+    one: Stores
+    two: Stores
+    lease: float
+
+    def task(self, key: str, **columns: Any) -> StoredTask:
+        """Return a task to be added, which is ready for the tool ``"tool"`` unless the columns say otherwise."""
+        now = self.one.now()
+        usual = {"owner": "", "tool": "tool", "status": "working", "created": now, "updated": now, "expires": None}
+        return StoredTask(key=key, **{**usual, **columns})
+
+    def equal(self, found: object, expected: object, what: str) -> None:
+        """Check that two values are equal."""
+        if found != expected:
+            raise StoreFault(f"{what}: expected {expected!r}, got {found!r}")
+
+    async def raises(self, error: type[Exception], call: Awaitable[object], what: str) -> None:
+        """Check that a call raises an error."""
+        try:
+            result = await call
+        except error:
+            return
+        raise StoreFault(f"{what}: expected {error.__name__}, got {result!r}")
+
+    async def run_out(self, start: float) -> None:
+        """Wait until a lease that was made at a time has run out."""
+        while (left := start + self.lease - self.two.clock()) >= 0:
+            await trio.sleep(left + 0.001)
+
+    def fail(self, what: str) -> NoReturn:
+        """Report that the rule is broken."""
+        raise StoreFault(what)
+
+
+Check: TypeAlias = Callable[[PairOfStores], Awaitable[None]]
+
+
+@attrs.frozen
+class StoreRule:
+    """A rule of the contract of stores.
+
+    Attributes:
+        name: The name of the rule.
+        sentence: The promise that the rule requires of a store.
+        check: Checks the rule; if it is broken, raises `StoreFault`, or what the store raises.
+    """
+
+    name: str
+    sentence: str
+    check: Check
+
+
+def store_rule(sentence: str) -> Callable[[Check], StoreRule]:
+    """Return a decorator that turns a check into a rule, named after the function."""
+    return lambda check: StoreRule(check.__name__, sentence, check)  # type: ignore[attr-defined]
