@@ -28,7 +28,10 @@ __all__ = ["DOORS", "absent", "open_door"]
 DOORS = (
     "trio_mcp",
     "trio_mcp.low_level",
-    *(f"trio_mcp.{name}" for name in ("statistics", "types", "auth", "testing", "conformance", "middleware", "stores")),
+    *(
+        f"trio_mcp.{name}"
+        for name in ("statistics", "types", "auth", "extensions", "testing", "conformance", "middleware", "stores")
+    ),
 )
 """The modules that users import public names from; error messages may refer to them."""
 

@@ -24,8 +24,8 @@ from trio_mcp.client.listing import CachedCalls, every
 from trio_mcp.client.options import ClientOptions, check_log_level
 from trio_mcp.client.subscriptions import Subscription, Subscriptions
 from trio_mcp.client.targets import Target, authorized
-from trio_mcp.client.tool_results import DataT, OutputSchemas, ToolResult, adapter_of, typed
-from trio_mcp.convert import as_json, as_result, brief
+from trio_mcp.client.tool_results import DataT, OutputSchemas, ToolResult, adapter_of, tool_params, typed
+from trio_mcp.convert import as_result, brief
 from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
@@ -35,7 +35,7 @@ from trio_mcp.session.client import ClientSession
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.statistics import SessionStatistics
 from trio_mcp.types.capabilities import ServerCapabilities
-from trio_mcp.types.common import INPUT_REQUIRED, Implementation, LoggingLevel
+from trio_mcp.types.common import COMPLETE, Implementation, LoggingLevel
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult, Prompt
@@ -122,6 +122,12 @@ class Client(EnteredOnce):
             # `attach` raises an error if the cache belongs to another server.
             cache.attach(target)
             self._subscriptions.hooks.append(cache.changed)
+        if self._connection.extensions is not None:
+            from trio_mcp.client.access import ClientAccess
+
+            # The extensions come last, when nothing can be refused any more.
+            access = ClientAccess(self._connection, self._rounds, self._output_schemas, self._listening)
+            self._connection.attach(self, access)
 
     # --- the connection ------------------------------------------------------------------------------------------
 
@@ -369,7 +375,7 @@ class Client(EnteredOnce):
             refuse_unknown(Client.call_tool, limits, CallLimits)
         # The adapter is made before the tool runs, because making it may raise.
         adapter = None if result_type is None else adapter_of(result_type)
-        params = _tool_params(name, arguments)
+        params = tool_params(name, arguments)
         if meta is not None:
             self._add_meta(params, meta, f"the call of {name!r}")
         # The clock is read before the first round, because `total_timeout` covers all rounds.
@@ -382,7 +388,7 @@ class Client(EnteredOnce):
             raise await self._output_schemas.refusal(name, refused)
         # The result is tested before `finish` is called, so that a call without rounds, the usual case, needs no
         # further coroutine.
-        if result.get("resultType") == INPUT_REQUIRED:
+        if result.get("resultType", COMPLETE) != COMPLETE:
             result = await self._rounds.finish("tools/call", params, result, started, limits)
         answer = as_result(result, ToolResult, "tools/call")
         if answer.is_error:
@@ -453,7 +459,7 @@ class Client(EnteredOnce):
         if limits:
             refuse_unknown(Client.call_tool_once, limits, CallLimits)
         adapter = None if result_type is None else adapter_of(result_type)
-        params = _tool_params(name, arguments)
+        params = tool_params(name, arguments)
         self._add_meta(params, meta, f"the call of {name!r}")
         refused = None
         try:
@@ -553,7 +559,7 @@ class Client(EnteredOnce):
             result = await self._calls.request("resources/read", uri, params, limits)
         else:  # entries of `meta` may change the result in ways that the cache can't know of
             result = await self._connection.request("resources/read", params, limits)
-        if result.get("resultType") == INPUT_REQUIRED:
+        if result.get("resultType", COMPLETE) != COMPLETE:
             result = await self._rounds.finish("resources/read", params, result, started, limits)
         return self._calls.read(result, ReadResourceResult, "resources/read")
 
@@ -662,7 +668,7 @@ class Client(EnteredOnce):
         self._add_meta(params, meta, f"the request for the prompt {name!r}")
         started = trio.current_time()
         result = await self._connection.request("prompts/get", params, limits)
-        if result.get("resultType") == INPUT_REQUIRED:
+        if result.get("resultType", COMPLETE) != COMPLETE:
             result = await self._rounds.finish("prompts/get", params, result, started, limits)
         return as_result(result, GetPromptResult, "prompts/get")
 
@@ -851,19 +857,6 @@ class Client(EnteredOnce):
             # Only the caller's entries are added here. The protocol's own are added when the request is sent, according
             # to the era.
             params["_meta"] = checked_meta(meta, what, of_request=True, revisions=(self.protocol_version,))
-
-
-def _tool_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    if not isinstance(name, str):
-        raise TypeError(f"a tool's name must be a string, got {name!r}")
-    params: dict[str, Any] = {"name": name}
-    if arguments is not None:
-        if not isinstance(arguments, Mapping):
-            raise TypeError(f"arguments must be a mapping, got {type(arguments).__name__}")
-        # The arguments are copied as plain data, because the caller may change its mapping while the request is still
-        # queued.
-        params["arguments"] = as_json(dict(arguments), f"the arguments of {name!r}")
-    return params
 
 
 def _uri_params(uri: str) -> dict[str, Any]:

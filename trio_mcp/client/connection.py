@@ -6,12 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp import _attrs as attrs
+from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.failover.link import FailoverConnector
@@ -33,6 +34,9 @@ from trio_mcp.stopwatch import STOPWATCH, Stopwatch
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
+if TYPE_CHECKING:  # most clients have no extensions, so the module is loaded late
+    from trio_mcp.client.extension import ClientExtensions
+
 __all__ = ["ClientConnection", "merged"]
 
 CONNECT_TIMEOUT = 30.0
@@ -51,6 +55,7 @@ class ClientConnection:
 
     Attributes:
         inputs: The callbacks that answer the server's questions.
+        extensions: The client's extensions; None if it has none.
         stopwatch: The clock for all time limits of the connection.
     """
 
@@ -72,14 +77,15 @@ class ClientConnection:
         self._capabilities = {} if given is None else dict(as_object(given, "capabilities"))
         if "extensions" in self._capabilities:
             self._capabilities["extensions"] = checked_extensions(self._capabilities["extensions"], "client")
-        if options.calls.result_types and not self._capabilities.get("extensions"):
+        self.extensions = _extensions_of(settings, self._capabilities, options)
+        if options.calls.result_types and self.extensions is None and not self._capabilities.get("extensions"):
             raise ValueError(
                 'result_types are only for extensions that the client declares: pass capabilities={"extensions": …} too'
             )
         self._open_link = link_factory(target)
-        self._extensions: dict[str, Any] = {}
+        self._of_auth: dict[str, Any] = {}
         for auth in auths_of(target):
-            self._extensions |= extensions_of(auth)
+            self._of_auth |= extensions_of(auth)
         self._mode = settings["mode"]
         self._client_info = settings["client_info"]
         self._limit, self._patience = _limit_of_connecting(
@@ -92,6 +98,11 @@ class ClientConnection:
         self._log_level = settings["log_level"]
         self._on_log, self._on_message = settings["on_log"], settings["on_message"]
         self._middleware = tuple(settings["middleware"])
+        self._handlers: Mapping[str, Callable[[Notification], Any]] = {}
+        self._filter_of: Mapping[str, str] = {}
+        self._running: list[Callable[[], Awaitable[None]]] = []
+        if self.extensions is not None:
+            self._middleware = self.extensions.around(self._middleware)
         self._target_name = target_name(target)
         self._ways: Callable[[], TransportStatus] | None = None
         self._session: ClientSession | None = None
@@ -119,6 +130,10 @@ class ClientConnection:
         STOPWATCH.set(self.stopwatch)
         probing = Probing()
         PROBING.set(probing if self._mode == "auto" else None)
+        if self.extensions is not None:
+            from trio_mcp.http.client.heads import ADDED_NAMES
+
+            ADDED_NAMES.set(self.extensions.header_names)
         try:
             with self._scope:
                 # One deadline covers starting the process, connecting and negotiating. It is lifted once the session is
@@ -137,6 +152,8 @@ class ClientConnection:
                         session.on_notification = self._received
                         session.on_notice = partial(self._noticed, session)
                         session.while_probing = probing.asking
+                        if self.extensions is not None:
+                            session.additions_in = self.extensions.additions_in
                         if self._ways is not None:
                             session.max_faults = inf  # each way to the server has its own limit, and fails alone
                         # The client's callbacks are attached before the session reads anything: a legacy server may
@@ -154,6 +171,8 @@ class ClientConnection:
                             # The session is made available to calls only after the negotiation, because calls need the
                             # negotiated revision.
                             self._session = session
+                            for run in self._running:
+                                session.start_soon(_run_extension, run)
                             task_status.started()
                             await self._stop.wait()
                 # At this point the link has been closed, and the process, if there is one, has ended.
@@ -167,7 +186,17 @@ class ClientConnection:
     def _declared(self, revision: str) -> dict[str, Any]:
         """Return the capabilities that the client declares in a protocol revision."""
         given = merged(self.inputs.capabilities(revision), self._capabilities)
-        return merged({"extensions": self._extensions}, given) if self._extensions else given
+        own = {} if self.extensions is None else self.extensions.settings_in(revision)
+        added = {**self._of_auth, **own}
+        return merged({"extensions": added}, given) if added else given
+
+    def attach(self, client: Any, access: Any) -> None:
+        """Attach the client's extensions to it."""
+        assert self.extensions is not None
+        self._handlers = {name: partial(handle, client) for name, handle in self.extensions.handlers.items()}
+        self._filter_of = self.extensions.filter_of
+        self._running = [partial(run, client) for run in self.extensions.running]
+        self.extensions.attach(client, access)
 
     async def _negotiate(self, session: ClientSession) -> None:
         # The requests of the negotiation have no timeouts of their own, so that a slow server may use all of the time
@@ -288,8 +317,11 @@ class ClientConnection:
         return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
 
     def _noticed(self, session: ClientSession, notification: Notification) -> None:
-        if notification.method in NOTICES:
+        method = notification.method
+        if method in NOTICES:
             self._subscriptions.note(notification, modern=session.modern)
+        elif method in self._filter_of and session.modern:
+            self._subscriptions.note_added(notification, self._filter_of[method])
 
     async def _received(self, notification: Notification) -> None:
         # The session's notification task runs this method, so a slow callback delays the next notification, and for a
@@ -300,8 +332,29 @@ class ClientConnection:
             except ValidationError as exc:
                 raise RemoteProtocolError(f"the server sent a malformed log message: {brief(exc)}") from None
             await call_back(self._on_log, message)
+        if notification.method in self._handlers:
+            await call_back(self._handlers[notification.method], notification)
         if self._on_message is not None:
             await call_back(self._on_message, notification)
+
+
+def _extensions_of(
+    settings: ClientOptions, capabilities: Mapping[str, Any], options: SessionOptions
+) -> ClientExtensions | None:
+    given = settings["extensions"]
+    if isinstance(given, (tuple, list, Mapping)) and not given:
+        return None
+    from trio_mcp.client.extension import ClientExtensions
+
+    return ClientExtensions(given, capabilities.get("extensions", {}), options.calls.result_types)
+
+
+async def _run_extension(run: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await run()
+    except Exception:
+        # The failure of an extension must not end the session, which all other calls depend on.
+        logger.exception("the task of an extension failed")
 
 
 def _limit_of_connecting(calls: CallOptions, *, several: bool) -> tuple[str, float]:

@@ -17,7 +17,7 @@ from trio_mcp.convert import as_object, as_result
 from trio_mcp.errors import InputError, LocalProtocolError, RemoteProtocolError, RequestTimeout
 from trio_mcp.session.calls import USE_SESSION, CallLimits
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.common import INPUT_REQUIRED
+from trio_mcp.types.common import COMPLETE, INPUT_REQUIRED
 
 if TYPE_CHECKING:  # few servers ask for input, so the module is imported only when one does
     from trio_mcp.types.input_required import InputRequiredResult
@@ -54,7 +54,14 @@ class InputRounds:
         self._max_rounds = max_rounds
 
     async def finish(
-        self, method: str, params: dict[str, Any], result: dict[str, Any], started: float, limits: CallLimits
+        self,
+        method: str,
+        params: dict[str, Any],
+        result: dict[str, Any],
+        started: float,
+        limits: CallLimits,
+        *,
+        whole: bool = True,
     ) -> dict[str, Any]:
         """Answer the server's questions until it returns a final result.
 
@@ -65,6 +72,7 @@ class InputRounds:
             started: The clock time at which the request was first sent.
             limits: The limits of the call. ``total_timeout`` covers all rounds; the other limits apply to each request,
                 so the time that the user takes does not count towards ``timeout``.
+            whole: Whether a result of a type that an extension has added is finished by that extension.
 
         Raises:
             InputError: If a callback provides no answer.
@@ -79,26 +87,58 @@ class InputRounds:
         # One cancel scope limits all requests together, so no single request has a `total_timeout`.
         of_a_round = CallLimits(**{**limits, "total_timeout": None})
         with trio.CancelScope(deadline=inf if total is None else started + total):
-            pause = FIRST_PAUSE
-            # The number of rounds is limited as well as the time: without `total_timeout`, the server could keep a call
-            # busy forever.
-            for _ in range(self._max_rounds):
-                requests, state = read_input_required(method, result)
-                answers = None if requests is None else await self._answer(method, requests)
-                if not requests:  # without questions, nothing else would delay the next round
-                    await trio.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE)
-                # Each round is a new request, through the middleware and with a new id (2026-07-28
-                # `basic/patterns/mrtr`).
-                result = await self._connection.request(method, _retry(params, answers, state), of_a_round)
-                if result.get("resultType") != INPUT_REQUIRED:
-                    return result
+            if result.get("resultType") == INPUT_REQUIRED:
+                result = await self._ask_and_repeat(method, params, result, of_a_round)
+            return await self._finished(method, params, result, of_a_round) if whole else result
+        # The block either returns or raises, so only the scope's deadline can have ended it.
+        assert total is not None
+        raise RequestTimeout(method, total, "total_timeout")
+
+    async def _ask_and_repeat(
+        self, method: str, params: dict[str, Any], result: dict[str, Any], limits: CallLimits
+    ) -> dict[str, Any]:
+        """Answer questions and send the request again, until the server asks no more."""
+        pause = FIRST_PAUSE
+        # The number of rounds is limited as well as the time: without `total_timeout`, the server could keep a call
+        # busy forever.
+        for _ in range(self._max_rounds):
+            requests, state = read_input_required(method, result)
+            answers = None if requests is None else await self._answer(method, requests)
+            if not requests:  # without questions, nothing else would delay the next round
+                await trio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            # Each round is a new request, through the middleware and with a new id (2026-07-28 `basic/patterns/mrtr`).
+            result = await self._connection.request(method, _retry(params, answers, state), limits)
+            if result.get("resultType") != INPUT_REQUIRED:
+                return result
+        raise RemoteProtocolError(
+            f"the server still asked for input for {method!r} after max_input_rounds={self._max_rounds} rounds"
+        )
+
+    async def _finished(
+        self, method: str, params: dict[str, Any], result: dict[str, Any], limits: CallLimits
+    ) -> dict[str, Any]:
+        """Let the extension that has added the type of a result finish the result."""
+        extensions, kind = self._connection.extensions, result.get("resultType")
+        # A middleware may have returned anything, so the type may not even be a string.
+        finish = extensions.finishers.get(kind) if extensions is not None and isinstance(kind, str) else None
+        if extensions is None or finish is None:
+            return result
+        final = await finish(extensions.client, method, params, result, limits)
+        if final.get("resultType", COMPLETE) != COMPLETE:
+            # Otherwise a server could have a call finished again and again.
+            raise RemoteProtocolError(f"the final result of {method!r} must have the resultType {COMPLETE!r}")
+        return final
+
+    async def answer(self, method: str, requests: Mapping[str, Any], rounds: int) -> dict[str, Any]:
+        """Answer questions that did not arrive in an input_required result; see `ClientAccess.answer`."""
+        if len(requests) > MAX_INPUT_REQUESTS:
+            raise RemoteProtocolError(_too_many(len(requests)))
+        if rounds > self._max_rounds:
             raise RemoteProtocolError(
                 f"the server still asked for input for {method!r} after max_input_rounds={self._max_rounds} rounds"
             )
-        # The loop either returns or raises, so only the scope's deadline can have ended it.
-        assert total is not None
-        raise RequestTimeout(method, total, "total_timeout")
+        return await self._answer(method, requests)
 
     async def _answer(self, method: str, requests: Mapping[str, Any]) -> dict[str, Any]:
         """Check every question before passing any to a callback; then call all callbacks at the same time."""
@@ -129,8 +169,11 @@ class InputRounds:
         request_state: str | None,
         limits: CallLimits,
     ) -> tuple[dict[str, Any], ModelT | InputRequiredResult]:
-        """Send one request for a caller that answers questions itself; return the result as received and as a model."""
-        session = self._connection.session
+        """Send one request for a caller that answers questions itself; return the result as received and as a model.
+
+        A result of a type that an extension has added is finished by that extension.
+        """
+        session, started = self._connection.session, trio.current_time()
         if input_responses is not None or request_state is not None:
             if not session.modern:
                 raise LocalProtocolError(
@@ -145,6 +188,8 @@ class InputRounds:
             # The return value is not used: this call only checks the result, because the caller answers the questions.
             read_input_required(method, result)
             return result, as_result(result, InputRequiredResult, method)
+        if result.get("resultType", COMPLETE) != COMPLETE:
+            result = await self.finish(method, params, result, started, limits)
         return result, as_result(result, model, method)
 
 
@@ -194,10 +239,12 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
     if not isinstance(requests, (dict, type(None))) or not isinstance(state, (str, type(None))):
         raise RemoteProtocolError(f"the server's input_required response to {method!r} is malformed")
     if requests is not None and len(requests) > MAX_INPUT_REQUESTS:
-        raise RemoteProtocolError(
-            f"the server asked for {len(requests)} inputs at once; the limit is {MAX_INPUT_REQUESTS}"
-        )
+        raise RemoteProtocolError(_too_many(len(requests)))
     return requests, state
+
+
+def _too_many(count: int) -> str:
+    return f"the server asked for {count} inputs at once; the limit is {MAX_INPUT_REQUESTS}"
 
 
 def _retry(params: dict[str, Any], answers: dict[str, Any] | None, state: str | None) -> dict[str, Any]:

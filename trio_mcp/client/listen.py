@@ -79,7 +79,8 @@ class Listening:
         Raises:
             TypeError, ValueError: If the time limit is invalid.
             CapabilityError: If a server of the legacy era has declared none of the requested changes.
-            LocalProtocolError: If the client is not connected.
+            LocalProtocolError: If the client is not connected, or a server of the legacy era is asked for what only an
+                extension defines.
         """
         session = self._connection.session
         limit = Limits.of(session.options.calls, {"timeout": timeout}).timeout
@@ -88,6 +89,10 @@ class Listening:
         # A legacy server is not asked which changes it will announce: its capabilities already say that.
         declared = session.server.capabilities
         wanted = asked.to_wire()
+        if asked.model_extra:
+            raise LocalProtocolError(
+                f"revision {session.server.revision} has no filter for {next(iter(asked.model_extra))!r}"
+            )
         honored = {name: value for name, value in wanted.items() if declares(declared, LEGACY_CAPABILITIES[name])}
         if not honored:
             raise CapabilityError("Client.listen", LEGACY_CAPABILITIES[next(iter(wanted))], "server")

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, get_args
 
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_choice, check_hook, check_kind
@@ -18,6 +18,9 @@ from trio_mcp.types.capabilities import ClientCapabilities
 from trio_mcp.types.common import Implementation, LoggingLevel
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 from trio_mcp.types.versions import REVISIONS
+
+if TYPE_CHECKING:  # most clients have no extensions, so the module is loaded late
+    from trio_mcp.client.extension import ClientExtension, HasClientSide
 
 __all__ = ["ClientOptions", "Middleware", "OutgoingCall", "check_log_level"]
 
@@ -92,6 +95,9 @@ class ClientOptions(TypedDict, total=False):
         principal: On whose behalf the client acts: a `Principal`, or a string (its subject). Clients that share a cache
             share its private entries only if they have the same principal; a client without one shares none.
         middleware: Each is ``async (call, call_next) -> result`` and wraps every request, the first outermost.
+        extensions: The extensions of the protocol that the client supports: each a `ClientExtension`, or an object with
+            a ``client_side`` that is one; see `trio_mcp.extensions`. Or a mapping of identifiers to settings, for
+            extensions that the program handles itself: the same as in ``capabilities``.
     """
 
     auth: Annotated[Auth | None, Default()]
@@ -107,5 +113,6 @@ class ClientOptions(TypedDict, total=False):
     ]
     on_message: Annotated[Callable[[Notification], Awaitable[object] | object] | None, Default(check=check_hook)]
     middleware: Annotated[Sequence[Middleware], Default(())]
+    extensions: Annotated["Sequence[ClientExtension | HasClientSide] | Mapping[str, Mapping[str, Any]]", Default(())]
     cache: Annotated[ResponseCache | None, Default(check=partial(check_kind, kind=ResponseCache))]
     principal: Annotated[str | Principal | None, Default()]

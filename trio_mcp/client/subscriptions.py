@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Final, TypeAlias
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 import trio
 from pydantic import ValidationError
@@ -123,6 +123,20 @@ def events_of(wanted: SubscriptionFilter) -> frozenset[ChangeEvent]:
     return frozenset([*events, *map(ResourceUpdated, wanted.resource_subscriptions or ())])
 
 
+def _honored_fields(asked: Mapping[str, Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of extensions that the server has agreed to: of a list, the items on both sides."""
+    honored: dict[str, Any] = {}
+    for name, wanted in asked.items():
+        given = offered.get(name)
+        if isinstance(wanted, list) and isinstance(given, list):
+            both = [each for each in wanted if each in given]
+            if both:
+                honored[name] = both
+        elif given == wanted and type(given) is type(wanted):
+            honored[name] = given
+    return honored
+
+
 class Feed:
     """One subscription: the filters that were requested and granted, and the events not taken yet.
 
@@ -190,6 +204,7 @@ class Feed:
             prompts_list_changed=(asked.prompts_list_changed and offered.prompts_list_changed) or None,
             resources_list_changed=(asked.resources_list_changed and offered.resources_list_changed) or None,
             resource_subscriptions=[uri for uri in asked.resource_subscriptions or () if uri in uris] or None,
+            **_honored_fields(asked.model_extra or {}, offered.model_extra or {}),
         )
         self._wanted = events_of(self.honored)
 
@@ -373,7 +388,27 @@ class Subscriptions:
         for hook in self.hooks:
             hook(KINDS[type(event)], event.uri if isinstance(event, ResourceUpdated) else None)
 
+    def note_added(self, notification: Notification, field: str) -> None:
+        """Check a notification of an extension that a field of the filter asks for (modern era).
+
+        Raises:
+            RemoteProtocolError: If it belongs to no subscription with that field.
+        """
+        feed = self._feed_of(notification)
+        if feed is not None and field not in (feed.honored.model_extra or {}):
+            raise RemoteProtocolError(f"{notification.method!r} came for a subscription that does not cover it")
+
     def _note_modern(self, notification: Notification, event: ChangeEvent | None) -> None:
+        feed = self._feed_of(notification)
+        if feed is None:
+            return
+        if event is None:
+            self._read_acknowledgement(notification, feed)
+        elif not feed.deliver(event):
+            raise RemoteProtocolError(f"{notification.method!r} came for a subscription that does not cover it")
+
+    def _feed_of(self, notification: Notification) -> Feed | None:
+        """Return the subscription that a notification belongs to; None if that subscription has ended."""
         method = notification.method
         about = (notification.params or {}).get("_meta")
         request_id = about.get(meta.SUBSCRIPTION_ID) if isinstance(about, dict) else None
@@ -384,14 +419,11 @@ class Subscriptions:
             )
         feed = self._by_request.get(request_id)
         if feed is None or feed.outgoing is None or feed.outgoing.settled:
-            return  # the notification is late: its subscription has ended
-        if event is None:
-            self._read_acknowledgement(notification, feed)
-        elif not feed.acknowledged:
+            return None  # the notification is late: its subscription has ended
+        if not feed.acknowledged and method != ACKNOWLEDGED:
             # The acknowledgement must come first (`basic/patterns/subscriptions`).
             raise RemoteProtocolError(f"{method!r} came before subscription {request_id} was acknowledged")
-        elif not feed.deliver(event):
-            raise RemoteProtocolError(f"{method!r} came for subscription {request_id}, which does not cover it")
+        return feed
 
     def _read_acknowledgement(self, notification: Notification, feed: Feed) -> None:
         if feed.acknowledged:

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import re
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self
 
 import trio
@@ -18,7 +18,7 @@ from typing_extensions import TypeVar
 from trio_mcp import _attrs as attrs
 from trio_mcp._keywords import similar_names
 from trio_mcp._log import logger
-from trio_mcp.convert import as_result, brief
+from trio_mcp.convert import as_json, as_result, brief
 from trio_mcp.errors import (
     McpError,
     RemoteProtocolError,
@@ -36,7 +36,7 @@ from trio_mcp.types.tools import Tool
 if TYPE_CHECKING:  # TypeAdapter costs more to import than the rest of a client, and few calls need it
     from pydantic import TypeAdapter
 
-__all__ = ["OutputSchemas", "ToolResult", "adapter_of", "typed"]
+__all__ = ["OutputSchemas", "ToolResult", "adapter_of", "tool_params", "typed"]
 
 DataT = TypeVar("DataT", default=Any)
 
@@ -116,6 +116,24 @@ class _TypedResult(ToolResult[DataT]):
             raise ToolError(self.text or "the tool failed without saying why")
         value: DataT = self._value
         return value
+
+
+def tool_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the parameters of ``tools/call``.
+
+    Raises:
+        TypeError: If the name is not a string, or the arguments are not a mapping or can't be turned into JSON.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a tool's name must be a string, got {name!r}")
+    params: dict[str, Any] = {"name": name}
+    if arguments is not None:
+        if not isinstance(arguments, Mapping):
+            raise TypeError(f"arguments must be a mapping, got {type(arguments).__name__}")
+        # The arguments are copied as plain data, because the caller may change its mapping while the request is still
+        # queued.
+        params["arguments"] = as_json(dict(arguments), f"the arguments of {name!r}")
+    return params
 
 
 def typed(result: dict[str, Any], name: str, adapter: TypeAdapter[DataT]) -> ToolResult[DataT]:

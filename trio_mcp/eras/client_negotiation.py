@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from trio_mcp import _attrs as attrs
 from trio_mcp.eras.rules import Rules, rules_of_owner
@@ -16,7 +18,9 @@ from trio_mcp.types.error_codes import (
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 __all__ = [
+    "NO_ADDITIONS",
     "RESULT_TYPES",
+    "Additions",
     "ModernClientEra",
     "ServerDeclaration",
     "modern_choice",
@@ -33,6 +37,21 @@ RESULT_TYPES = frozenset({"complete", "input_required"})
 """The result types of the core protocol (2026-07-28 `basic/index`, ResultType); extensions may add their own."""
 
 
+class Additions(NamedTuple):
+    """The names that a client's extensions add to a revision of the modern era.
+
+    Attributes:
+        methods: The methods of requests.
+        result_types: The values of ``resultType``, each with the methods that may return it.
+    """
+
+    methods: frozenset[str]
+    result_types: Mapping[str, frozenset[str]]
+
+
+NO_ADDITIONS: Final = Additions(frozenset(), MappingProxyType({}))
+
+
 @attrs.frozen
 class ModernClientEra:
     """Applies the modern era's rules for a client: every request declares the client, every result has a known type.
@@ -42,7 +61,8 @@ class ModernClientEra:
         client_info: The client's `Implementation`, as plain data.
         capabilities: The client's `ClientCapabilities`, as plain data.
         log_level: The lowest level of log messages to ask for; None to ask for none.
-        result_types: The values of ``resultType`` that the client understands.
+        result_types: The values of ``resultType`` that the client understands in the result of any method.
+        added_types: Those that it understands only in the results of the given methods.
         rules: The rules of the revision.
     """
 
@@ -51,6 +71,7 @@ class ModernClientEra:
     capabilities: dict[str, Any]
     log_level: str | None = None
     result_types: frozenset[str] = RESULT_TYPES
+    added_types: Mapping[str, frozenset[str]] = NO_ADDITIONS.result_types
 
     _stamp: dict[str, Any] = attrs.field(init=False, repr=False, eq=False)
 
@@ -74,8 +95,8 @@ class ModernClientEra:
         given = params.get("_meta")
         return {**params, "_meta": {**self._stamp, **given} if given else self._stamp}
 
-    def read_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Check the type of a result, and return the result unchanged.
+    def read_result(self, result: dict[str, Any], method: str) -> dict[str, Any]:
+        """Check the type of the result of a method, and return the result unchanged.
 
         Raises:
             RemoteProtocolError: If this client does not support the ``resultType``.
@@ -83,6 +104,10 @@ class ModernClientEra:
         # An absent type means "complete"; an unknown type makes the result invalid (`basic/index`, ResultType).
         kind = result.get("resultType", "complete")
         if not isinstance(kind, str) or kind not in self.result_types:
+            if isinstance(kind, str) and kind in self.added_types:
+                if method in self.added_types[kind]:
+                    return result
+                raise RemoteProtocolError(f"a result of {method!r} must not have the resultType {kind!r}")
             shown = kind[:100] if isinstance(kind, str) else type(kind).__name__
             raise RemoteProtocolError(f"the server's result has the unknown resultType {shown!r}")
         return result

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trio_mcp.client.access import ClientAccess as ClientAccess
+    from trio_mcp.client.extension import ClientExtension as ClientExtension, Finisher as Finisher
     from trio_mcp.extensions.tasks.extension import Tasks as Tasks
     from trio_mcp.extensions.tasks.options import TaskOptions as TaskOptions
     from trio_mcp.server.extensions import ExtensionRun as ExtensionRun, ServerExtension as ServerExtension

@@ -163,8 +163,12 @@ def decode_value(value: str) -> str:
     return text
 
 
-def standard_headers(request: Request) -> dict[str, str]:
+def standard_headers(request: Request, named_by: Mapping[str, str] = NAMED_BY) -> dict[str, str]:
     """Return the headers ``Mcp-Method`` and ``Mcp-Name`` of a modern request; the version header is added elsewhere.
+
+    Args:
+        request: The request.
+        named_by: The parameter that ``Mcp-Name`` repeats, for each method that has one.
 
     Raises:
         ValueError: If the method can't be sent in a header, or the name contains a lone surrogate.
@@ -175,7 +179,7 @@ def standard_headers(request: Request) -> dict[str, str]:
             f"can't send the method {shown(request.method)} over HTTP: the header {METHOD} must repeat it verbatim"
         )
     headers = {METHOD: request.method}
-    parameter = NAMED_BY.get(request.method)
+    parameter = named_by.get(request.method)
     name = None if parameter is None or request.params is None else request.params.get(parameter)
     # A name that is not a string is not sent: the server refuses such a request for its invalid params.
     if type(name) is str:

@@ -13,7 +13,9 @@ from trio_mcp._checks import check_choice
 from trio_mcp._version import __version__
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.eras.client_negotiation import (
+    NO_ADDITIONS,
     RESULT_TYPES,
+    Additions,
     ModernClientEra,
     ServerDeclaration,
     modern_choice,
@@ -60,12 +62,14 @@ class ClientSession(BaseSession):
         on_notice: Called with each notification before the next message is read, and so before any result that arrived
             after the notification. The function must not wait. A RemoteProtocolError that it raises is reported like
             any other fault of the server.
+        additions_in: Returns the methods and result types that extensions add to a revision of the modern era.
         while_probing: Returns a context manager that surrounds each ``server/discover`` sent to find out the era.
         last_fault: The last fault of the server that belongs to no request.
     """
 
     on_notification: Callable[[Notification], Awaitable[None]] | None = None
     on_notice: Callable[[Notification], object] | None = None
+    additions_in: Callable[[str], Additions] = staticmethod(lambda revision: NO_ADDITIONS)
     while_probing: Callable[[], AbstractContextManager[object]] = nullcontext
     last_fault: RemoteProtocolError | None = None
     _is_client = True
@@ -234,6 +238,7 @@ class ClientSession(BaseSession):
             self._capabilities_in(revision),
             log_level=self._log_level,
             result_types=RESULT_TYPES | self.options.calls.result_types,
+            added_types=self.additions_in(revision).result_types,
         )
 
     def _not_open(self) -> None:
@@ -244,6 +249,8 @@ class ClientSession(BaseSession):
         # The peer needs to know the revision, because batches and requests from the server exist in some revisions
         # only.
         self._era, self._server = era, server
+        if era is not None:
+            self._allowed |= self.additions_in(era.revision).methods
         self._peer.revision = server.revision
         return server
 

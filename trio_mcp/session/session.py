@@ -572,7 +572,8 @@ class BaseSession(EnteredOnce):
             params = trace.added_to(params)
         if era is None:
             return await self._calls.call(method, params, limits, opened, related)
-        return era.read_result(await self._calls.call(method, era.request_params(params), limits, opened, related))
+        result = await self._calls.call(method, era.request_params(params), limits, opened, related)
+        return era.read_result(result, method)
 
     async def send_notification(
         self, method: str, params: BaseModel | Mapping[str, Any] | None = None, *, urgent: bool = False

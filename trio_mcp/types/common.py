@@ -37,6 +37,7 @@ IconTheme = Literal["light", "dark"]
 Cursor = str
 # A Literal would be too narrow: extensions may add types to "complete" and "input_required".
 ResultType = str
+COMPLETE: Final = "complete"
 INPUT_REQUIRED: Final = "input_required"
 
 # The JSON types are plain aliases: the data has been parsed as JSON, so validating it once more could not find

@@ -6,6 +6,8 @@ HTTP.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any, Final, Literal, TypeAlias
 
@@ -13,7 +15,7 @@ import attrs
 
 from trio_mcp._log import logger
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
-from trio_mcp.http.headers import EVENTS, JSON, PROTOCOL_VERSION, Headers, shown, standard_headers
+from trio_mcp.http.headers import EVENTS, JSON, NAMED_BY, PROTOCOL_VERSION, Headers, shown, standard_headers
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers, parameter_values
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import ErrorResponse, Incoming, Message, Request
@@ -28,6 +30,7 @@ from trio_mcp.types.error_codes import (
 from trio_mcp.types.versions import MODERN_REVISIONS
 
 __all__ = [
+    "ADDED_NAMES",
     "MAX_ERROR_BODY",
     "POSTED",
     "AnswerKind",
@@ -45,6 +48,11 @@ but not for every HTML page."""
 MAX_TOOLS: Final = 10_000
 """The maximum number of tools whose headers are remembered (arbitrary). Beyond this number, the headers of the oldest
 tools are forgotten, and learned again if a call is refused."""
+ADDED_NAMES: Final[ContextVar[Mapping[str, str]]] = ContextVar("ADDED_NAMES")
+"""The parameter that the ``Mcp-Name`` header repeats, for each method that the client's extensions add.
+
+This is a context variable, because links are opened by functions of the application, which get no arguments.
+"""
 POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 """The headers of every POST."""
 
@@ -69,6 +77,8 @@ class RequestHeaders:
     def __init__(self) -> None:
         self._tools: dict[str, tuple[ParameterHeader, ...]] = {}
         self.learned = 0
+        added = ADDED_NAMES.get(None)
+        self._named_by = {**NAMED_BY, **added} if added else NAMED_BY
 
     def of(self, request: Request, revision: str) -> dict[str, str]:
         """Return the headers of the POST for a request, as far as they are known.
@@ -78,7 +88,7 @@ class RequestHeaders:
         """
         # The headers that a tool wants are unknown until the tools have been listed. The server then refuses the call,
         # which makes the client list the tools and send the call again.
-        headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request)}
+        headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request, self._named_by)}
         if request.method == "tools/call" and request.params and self._tools:
             name = request.params.get("name")
             if isinstance(name, str) and name in self._tools:

@@ -1,0 +1,137 @@
+"""`ClientAccess`: what the methods of a client are made of, for its extensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Unpack
+
+import trio
+
+from trio_mcp._keywords import refuse_unknown
+from trio_mcp.client.connection import ClientConnection
+from trio_mcp.client.input_rounds import InputRounds
+from trio_mcp.client.listen import Listening
+from trio_mcp.client.subscriptions import Subscription
+from trio_mcp.client.tool_results import OutputSchemas, ToolResult, tool_params, typed
+from trio_mcp.convert import as_result
+from trio_mcp.errors import McpError
+from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
+from trio_mcp.types.common import INPUT_REQUIRED
+from trio_mcp.types.meta import checked_meta
+from trio_mcp.types.subscriptions import SubscriptionFilter
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+__all__ = ["ClientAccess"]
+
+
+class ClientAccess:
+    """The parts of a client that its extensions use, beside its public methods: see `ClientExtension.attach`."""
+
+    def __init__(
+        self, connection: ClientConnection, rounds: InputRounds, schemas: OutputSchemas, listening: Listening
+    ) -> None:
+        self._connection = connection
+        self._rounds = rounds
+        self._schemas = schemas
+        self._listening = listening
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        **limits: Unpack[CallLimits],
+    ) -> dict[str, Any]:
+        """Call a tool as `Client.call_tool` does, but return the first result that asks for no input.
+
+        Args:
+            name: The tool's name.
+            arguments: Its arguments, as in `Client.call_tool`.
+            meta: Further entries for the request's ``_meta``.
+            limits: As in `Client.call_tool`.
+
+        Returns:
+            The result as received. Its ``resultType`` may be one that an extension has added; if it is not, pass the
+            result to `read_tool_result`.
+
+        Errors and cancellation as in `Client.call_tool`.
+        """
+        refuse_unknown(ClientAccess.call_tool, limits, CallLimits)
+        params = tool_params(name, arguments)
+        if meta is not None:
+            revisions = (self._connection.session.server.revision,)
+            params["_meta"] = checked_meta(meta, f"the call of {name!r}", of_request=True, revisions=revisions)
+        started, refused = trio.current_time(), None
+        try:
+            result = await self._connection.request("tools/call", params, limits)
+        except McpError as exc:
+            refused = exc
+        if refused is not None:
+            raise await self._schemas.refusal(name, refused)
+        if result.get("resultType") == INPUT_REQUIRED:
+            result = await self._rounds.finish("tools/call", params, result, started, limits, whole=False)
+        return result
+
+    async def read_tool_result(
+        self, result: dict[str, Any], name: str | None = None, adapter: TypeAdapter[Any] | None = None
+    ) -> ToolResult[Any]:
+        """Check a tool's result that arrived in an extension's own way, as `Client.call_tool` checks a result.
+
+        Args:
+            result: The result, as plain data.
+            name: The tool's name; None if it is not known, so that there is no output schema to check.
+            adapter: The adapter for the value that the tool returned, as `adapter_of` makes it; None for plain data.
+
+        Raises:
+            UnknownTool, RemoteProtocolError: As in `Client.call_tool`.
+        """
+        await trio.lowlevel.checkpoint()
+        answer = as_result(result, ToolResult, "tools/call")
+        if name is not None and answer.is_error:
+            await self._schemas.check_failure(name, answer.text)
+        elif name is not None and "structuredContent" in result:
+            await self._schemas.check(name, result["structuredContent"])
+        return answer if adapter is None else typed(result, name or "(unknown)", adapter)
+
+    async def answer(self, method: str, requests: Mapping[str, Any], *, rounds: int = 1) -> dict[str, Any]:
+        """Get the answers to questions of the server from the client's callbacks, all at the same time.
+
+        Args:
+            method: The method of the request during which the server asks, for error messages.
+            requests: The questions, by key: an ``inputRequests`` object (2026-07-28 `basic/patterns/mrtr`).
+            rounds: How many times the server has asked during the same piece of work, including this time.
+
+        Returns:
+            The answers, by key: an ``inputResponses`` object.
+
+        Raises:
+            InputError: If a callback provides no answer; the other callbacks are then cancelled.
+            RemoteProtocolError: If a question is malformed or not allowed, there are more than `MAX_INPUT_REQUESTS`, or
+                ``rounds`` is more than `Answers.max_input_rounds`.
+        """
+        await trio.lowlevel.checkpoint()
+        return await self._rounds.answer(method, requests, rounds)
+
+    def listen(
+        self, filters: Mapping[str, Any], timeout: Limit = USE_SESSION
+    ) -> AbstractAsyncContextManager[Subscription]:
+        """Listen with fields that an extension has added to the filter of ``subscriptions/listen``.
+
+        The block is used as that of `Client.listen`, and its `Subscription.honored` has those fields and items of lists
+        that the server has agreed to. Notifications of the extension go to its own functions, so the iterator yields
+        none; it ends when the subscription ends.
+
+        Args:
+            filters: The values of the fields, as plain data.
+            timeout: Seconds to wait for the server to agree, as in `Client.listen`.
+
+        Raises:
+            LocalProtocolError: If the client is not connected, or the server is one of the legacy era.
+
+        Entering raises exceptions as `Client.listen` does.
+        """
+        return self._listening.block(SubscriptionFilter.from_wire(dict(filters)), timeout)
