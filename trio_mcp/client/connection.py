@@ -99,7 +99,7 @@ class ClientConnection:
         self._on_log, self._on_message = settings["on_log"], settings["on_message"]
         self._middleware = tuple(settings["middleware"])
         self._handlers: Mapping[str, Callable[[Notification], Any]] = {}
-        self._filter_of: Mapping[str, str] = {}
+        self._filters_for: Mapping[str, set[str]] = {}
         self._running: list[Callable[[], Awaitable[None]]] = []
         if self.extensions is not None:
             self._middleware = self.extensions.around(self._middleware)
@@ -194,7 +194,7 @@ class ClientConnection:
         """Attach the client's extensions to it."""
         assert self.extensions is not None
         self._handlers = {name: partial(handle, client) for name, handle in self.extensions.handlers.items()}
-        self._filter_of = self.extensions.filter_of
+        self._filters_for = self.extensions.filters_for
         self._running = [partial(run, client) for run in self.extensions.running]
         self.extensions.attach(client, access)
 
@@ -320,8 +320,8 @@ class ClientConnection:
         method = notification.method
         if method in NOTICES:
             self._subscriptions.note(notification, modern=session.modern)
-        elif method in self._filter_of and session.modern:
-            self._subscriptions.note_added(notification, self._filter_of[method])
+        elif method in self._filters_for and session.modern:
+            self._subscriptions.note_added(notification, self._filters_for[method])
 
     async def _received(self, notification: Notification) -> None:
         # The session's notification task runs this method, so a slow callback delays the next notification, and for a

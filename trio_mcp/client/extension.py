@@ -138,8 +138,7 @@ class ClientExtensions:
     Attributes:
         finishers: The function that finishes the results of each added type.
         handlers: The function for each added notification.
-        filter_of: The field of the listen filter that asks for each added notification that needs one.
-        filters: The fields that are added to the listen filter.
+        filters_for: The fields of the listen filter that ask for each added notification that needs one of them.
         client: The client, once it is complete.
         header_names: The parameter that the HTTP header ``Mcp-Name`` repeats, for each added method that has one.
     """
@@ -166,10 +165,8 @@ class ClientExtensions:
         self.client: Any = None
         self.finishers = {name: how.finish for each in self._members for name, how in each.result_types.items()}
         self.handlers = {name: how for each in self._members for name, how in each.notifications.items()}
-        self.filter_of = {
-            name: field for each in self._members for field, names in each.filters.items() for name in names
-        }
-        self.filters = frozenset(field for each in self._members for field in each.filters)
+        pairs = [(name, field) for each in self._members for field, names in each.filters.items() for name in names]
+        self.filters_for = {name: {field for other, field in pairs if other == name} for name, _ in pairs}
         self.header_names = {name: by for each in self._members for name, by in each.methods.items() if by is not None}
 
     def _check(self, each: ClientExtension, taken: dict[tuple[str, str], str], identifiers: set[str]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set as AbstractSet
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -388,14 +388,14 @@ class Subscriptions:
         for hook in self.hooks:
             hook(KINDS[type(event)], event.uri if isinstance(event, ResourceUpdated) else None)
 
-    def note_added(self, notification: Notification, field: str) -> None:
-        """Check a notification of an extension that a field of the filter asks for (modern era).
+    def note_added(self, notification: Notification, fields: AbstractSet[str]) -> None:
+        """Check a notification of an extension that fields of the filter ask for (modern era).
 
         Raises:
-            RemoteProtocolError: If it belongs to no subscription with that field.
+            RemoteProtocolError: If it belongs to no subscription with one of those fields.
         """
         feed = self._feed_of(notification)
-        if feed is not None and field not in (feed.honored.model_extra or {}):
+        if feed is not None and not fields & (feed.honored.model_extra or {}).keys():
             raise RemoteProtocolError(f"{notification.method!r} came for a subscription that does not cover it")
 
     def _note_modern(self, notification: Notification, event: ChangeEvent | None) -> None:
