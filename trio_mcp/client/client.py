@@ -187,6 +187,22 @@ class Client(EnteredOnce):
         """The extensions that the server has declared: their settings, by identifier."""
         return declared_extensions(self._connection.session.server.capabilities)
 
+    def attached(self, identifier: str) -> Any:
+        """Return the object that an extension of this client keeps for it: see `ClientExtension.attach`.
+
+        Args:
+            identifier: The extension's identifier.
+
+        Raises:
+            LocalProtocolError: If the client was made without that extension.
+        """
+        extensions = self._connection.extensions
+        if extensions is None or identifier not in extensions.attached:
+            raise LocalProtocolError(
+                f"the client was made without the extension {identifier!r}: pass it in Client(…, extensions=[…])"
+            )
+        return extensions.attached[identifier]
+
     @property
     def instructions(self) -> str | None:
         """The server's guidance for the model, or None."""

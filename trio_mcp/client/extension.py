@@ -93,15 +93,16 @@ class ClientExtension:
         """
         return {}
 
-    def attach(self, client: Any, access: Any) -> None:
-        """Take note of a new `Client` that has the extension, before it is entered. By default, nothing happens.
+    def attach(self, client: Any, access: Any) -> Any:
+        """Return the object that the extension keeps for a new client, or None; `Client.attached` finds it.
 
-        The method runs last in the constructor, once all arguments have been accepted.
+        The method runs last in the constructor of the client, once all arguments have been accepted.
 
         Args:
-            client: The client.
+            client: The `Client`, not entered yet.
             access: The `ClientAccess`: what the client's methods are made of.
         """
+        return None
 
     async def run(self, client: Any) -> None:
         """Do work for as long as a client is connected, in a task of the client. By default, there is no such task.
@@ -140,6 +141,7 @@ class ClientExtensions:
         handlers: The function for each added notification.
         filters_for: The fields of the listen filter that ask for each added notification that needs one of them.
         client: The client, once it is complete.
+        attached: The object that each extension keeps for the client, by identifier.
         header_names: The parameter that the HTTP header ``Mcp-Name`` repeats, for each added method that has one.
     """
 
@@ -163,6 +165,7 @@ class ClientExtensions:
         for each in self._members:
             self._check(each, taken, identifiers)
         self.client: Any = None
+        self.attached: dict[str, Any] = {}
         self.finishers = {name: how.finish for each in self._members for name, how in each.result_types.items()}
         self.handlers = {name: how for each in self._members for name, how in each.notifications.items()}
         pairs = [(name, field) for each in self._members for field, names in each.filters.items() for name in names]
@@ -223,8 +226,7 @@ class ClientExtensions:
     def attach(self, client: Any, access: Any) -> None:
         """Attach every extension to its client."""
         self.client = client
-        for each in self._members:
-            each.attach(client, access)
+        self.attached = {each.identifier: each.attach(client, access) for each in self._members}
 
     @property
     def running(self) -> list[Callable[[Any], Awaitable[None]]]:

@@ -1,12 +1,19 @@
-"""Extensions of the protocol: those of this library, and what you build your own on."""
+"""Extensions of the protocol: tasks, and what extensions of your own are made of.
+
+See ``Server(extensions=…)``, ``Client(extensions=…)``, and 2026-07-28 `basic/versioning`, Extension Negotiation.
+"""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trio_mcp.client.access import ClientAccess as ClientAccess
     from trio_mcp.client.extension import ClientExtension as ClientExtension, Finisher as Finisher
+    from trio_mcp.extensions.tasks.client import ClientTasks as ClientTasks
+    from trio_mcp.extensions.tasks.errors import TaskCancelled as TaskCancelled, TaskExpired as TaskExpired
     from trio_mcp.extensions.tasks.extension import Tasks as Tasks
+    from trio_mcp.extensions.tasks.handle import TaskHandle as TaskHandle, TaskWatch as TaskWatch
     from trio_mcp.extensions.tasks.options import TaskOptions as TaskOptions
+    from trio_mcp.extensions.tasks.wire import TaskState as TaskState
     from trio_mcp.server.extensions import ExtensionRun as ExtensionRun, ServerExtension as ServerExtension
     from trio_mcp.server.features.extension_parts import (
         ExtensionMethod as ExtensionMethod,

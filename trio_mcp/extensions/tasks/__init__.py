@@ -1,1 +1,1 @@
-"""The extension ``io.modelcontextprotocol/tasks``: calls whose result is fetched later (SEP-2663)."""
+"""The tasks extension, ``io.modelcontextprotocol/tasks``: tool calls whose results are fetched later (SEP-2663)."""

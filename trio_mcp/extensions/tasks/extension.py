@@ -1,30 +1,74 @@
-"""`Tasks`, the extension for both sides."""
+"""`Tasks`: the tasks extension, for clients and servers."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from trio_mcp.extensions.tasks.records import IDENTIFIER
+from trio_mcp._checks import check_kind
+from trio_mcp.extensions.tasks.names import IDENTIFIER
+
+if TYPE_CHECKING:
+    from trio_mcp.client.client import Client
+    from trio_mcp.extensions.tasks.client import ClientTasks, TasksClientSide
+    from trio_mcp.extensions.tasks.options import TaskOptions
+    from trio_mcp.extensions.tasks.server import TasksOnServer
+    from trio_mcp.server.features.feature import Middleware
 
 __all__ = ["Tasks"]
 
 
 class Tasks:
-    """Calls whose result is fetched later (SEP-2663), on a server or a client: ``Server(extensions=[Tasks()])``.
+    """The tasks extension, ``io.modelcontextprotocol/tasks``: a server may turn a tool call into a task.
+
+    For a server, ``Server("films", stores="films.db", extensions=[Tasks()])``: tools that declare it,
+    ``@server.tool(task="optional")``, may run as tasks, which lie in the server's stores. Without ``stores``, they live
+    in memory, as long as the server runs. For a client, ``Client(url, extensions=[Tasks()])``: `Client.call_tool` then
+    waits for the result of the task, with the same result, callbacks and limits as without a task. To keep a task
+    instead, see `Tasks.of`. Servers create tasks only in the modern era (2026-07-28).
 
     Args:
-        options: The limits of a server's tasks, a `TaskOptions`.
+        options: The limits of a server's tasks.
+
+    Raises:
+        TypeError: If ``options`` is not a `TaskOptions`.
     """
 
-    identifier = IDENTIFIER
+    def __init__(self, options: TaskOptions | None = None) -> None:
+        if options is not None:
+            from trio_mcp.extensions.tasks.options import TaskOptions
 
-    def __init__(self, options: Any = None) -> None:
+            check_kind("options", options, kind=TaskOptions)
+        self._options = options
+
+    # Each side is imported where it is used: a client needs nothing of a server, and the other way round.
+
+    @cached_property
+    def client_side(self) -> TasksClientSide:
+        """The client's part."""
+        from trio_mcp.extensions.tasks.client import TasksClientSide
+
+        return TasksClientSide()
+
+    @cached_property
+    def server_side(self) -> TasksOnServer:
+        """The server's part."""
         from trio_mcp.extensions.tasks.options import TaskOptions
         from trio_mcp.extensions.tasks.server import TasksOnServer
 
-        self.server_side = TasksOnServer(TaskOptions() if options is None else options)
+        return TasksOnServer(TaskOptions() if self._options is None else self._options)
 
     @property
-    def middleware(self) -> Any:
+    def middleware(self) -> Middleware:
         """The middleware of a server that makes tasks of calls, to be given a place in ``Server(middleware=[…])``."""
         return self.server_side.middleware
+
+    @staticmethod
+    def of(client: Client) -> ClientTasks:
+        """Return the tasks of a client, to start tasks and to find them again.
+
+        Raises:
+            LocalProtocolError: If the client was made without this extension.
+        """
+        tasks: ClientTasks = client.attached(IDENTIFIER)
+        return tasks

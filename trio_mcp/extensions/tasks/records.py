@@ -13,14 +13,13 @@ import attrs
 from pydantic_core import from_json, to_json
 
 from trio_mcp.errors import McpError
+from trio_mcp.extensions.tasks.names import ENDED
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.principal import Principal
 from trio_mcp.server.input.request_state import Answer, Question
 from trio_mcp.stores.contract import JournalEntry, StoredTask
 
 __all__ = [
-    "ENDED",
-    "IDENTIFIER",
     "Journal",
     "StoredCall",
     "asked_of",
@@ -31,9 +30,6 @@ __all__ = [
     "to_wire",
 ]
 
-IDENTIFIER: Final = "io.modelcontextprotocol/tasks"
-ENDED: Final = frozenset({"completed", "failed", "cancelled"})
-"""The statuses that a task never leaves."""
 
 MAX_ID: Final = 200
 """The longest task id that is looked up, in characters; ours have 22."""

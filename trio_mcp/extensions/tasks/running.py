@@ -19,9 +19,9 @@ from pydantic_core import PydanticSerializationError, to_json
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
 from trio_mcp.extensions.tasks.context import TaskContext
+from trio_mcp.extensions.tasks.names import ENDED
 from trio_mcp.extensions.tasks.options import TaskOptions
 from trio_mcp.extensions.tasks.records import (
-    ENDED,
     Journal,
     StoredCall,
     error_bytes,

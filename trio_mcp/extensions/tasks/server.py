@@ -15,10 +15,9 @@ from trio_mcp.convert import brief
 from trio_mcp.errors import McpError
 from trio_mcp.extensions.tasks.context import TaskContext
 from trio_mcp.extensions.tasks.engine import CHANGED, TaskEngine
+from trio_mcp.extensions.tasks.names import ENDED, IDENTIFIER
 from trio_mcp.extensions.tasks.options import TaskOptions
 from trio_mcp.extensions.tasks.records import (
-    ENDED,
-    IDENTIFIER,
     answer_entry,
     asked_of,
     detailed,

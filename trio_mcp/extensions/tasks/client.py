@@ -1,0 +1,160 @@
+"""The client's side of the tasks extension: finishes calls that become tasks, and starts and finds tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+from weakref import WeakValueDictionary
+
+from trio_mcp._checks import check_text
+from trio_mcp._keywords import refuse_unknown
+from trio_mcp.client.access import ClientAccess
+from trio_mcp.client.extension import ClientExtension, Finisher
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.extensions.tasks.following import Calls, FollowedTask
+from trio_mcp.extensions.tasks.handle import TaskHandle
+from trio_mcp.extensions.tasks.names import IDENTIFIER
+from trio_mcp.extensions.tasks.wire import TaskState, final_result, read_created, read_state
+from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.session.calls import CallLimits
+from trio_mcp.types.versions import MODERN_REVISIONS
+
+if TYPE_CHECKING:
+    from trio_mcp.client.client import Client
+
+__all__ = ["ClientTasks", "TasksClientSide"]
+
+NOTICE = "notifications/tasks"
+
+
+class ClientTasks:
+    """The tasks of a client: see `Tasks.of`."""
+
+    def __init__(self, client: Client, access: ClientAccess) -> None:
+        self._client = client
+        self._access = access
+        self._calls = Calls(client, access)
+        # All handles of a task share what is known of it, as long as there is one.
+        self._followed: WeakValueDictionary[str, FollowedTask] = WeakValueDictionary()
+
+    async def start(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        **limits: Unpack[CallLimits],
+    ) -> TaskHandle:
+        """Call a tool, and return as soon as the server has created a task for the call.
+
+        The server decides whether a call becomes a task. If it returns a result at once instead, the handle has that
+        result, and no ``id``.
+
+        Args:
+            name: The tool's name.
+            arguments: Its arguments, as in `Client.call_tool`.
+            meta: Further entries for the request's ``_meta``, as in `Client.call_tool`.
+            limits: As in `Client.call_tool`; they apply until the task has been created.
+
+        Raises:
+            UnknownTool: If the server has no such tool.
+            McpError: If the server refuses for another reason.
+            InputError: If the server asks for input before it creates the task, and the callback provides none.
+            RemoteProtocolError: If the result is malformed.
+
+        Further errors and cancellation as in `Client.call_tool`. If the call is cancelled after the server has created
+        the task, its id is lost, and the task goes on.
+        """
+        if limits:
+            refuse_unknown(ClientTasks.start, limits, CallLimits)
+        result = await self._access.call_tool(name, arguments, meta=meta, **limits)
+        if result.get("resultType") != "task":
+            return TaskHandle(self._client, self._access, None, name, result)
+        return TaskHandle(self._client, self._access, self.created(result), name)
+
+    def task(self, task_id: str, *, tool: str | None = None) -> TaskHandle:
+        """Return a handle for a task whose id is known, for example from an earlier connection. Nothing is sent.
+
+        Args:
+            task_id: The task's id.
+            tool: The name of the tool that was called, so that its result is checked against the tool's output schema;
+                None to not check it.
+
+        Raises:
+            TypeError, ValueError: If the id is not a string, or is empty.
+        """
+        check_text("task_id", task_id)
+        if tool is not None:
+            check_text("tool", tool)
+        return TaskHandle(self._client, self._access, self._follow(task_id), tool)
+
+    def created(self, result: dict[str, Any]) -> FollowedTask:
+        """Follow a task that the server has just created.
+
+        Raises:
+            RemoteProtocolError: If the result is malformed.
+        """
+        seed = read_created(result)
+        return self._follow(seed.task_id, seed)
+
+    def _follow(self, task_id: str, seed: TaskState | None = None) -> FollowedTask:
+        followed = self._followed.get(task_id)
+        if followed is None:
+            self._followed[task_id] = followed = FollowedTask(self._calls, task_id, seed)
+        return followed
+
+    async def finish(self, result: dict[str, Any], limits: CallLimits) -> dict[str, Any]:
+        """Wait for the task that a call has become, and return its result; cancel the task if the wait ends early."""
+        followed = self.created(result)
+        try:
+            state = await followed.outcome(limits)
+        finally:
+            # The caller never learns the id, so no one could ever fetch the result.
+            followed.abandon()
+        return final_result(state)
+
+    def note(self, notification: Notification) -> None:
+        """Take note of the state in a notification, if its task is being followed.
+
+        Raises:
+            RemoteProtocolError: If it is malformed.
+        """
+        params = notification.params or {}
+        task_id = params.get("taskId")
+        if not isinstance(task_id, str):
+            raise RemoteProtocolError(f"the server sent a malformed {NOTICE!r} notification: it names no task")
+        followed = self._followed.get(task_id)
+        if followed is not None:  # otherwise the notification is late
+            followed.note(read_state(params, task_id))
+
+
+class TasksClientSide(ClientExtension):
+    """What the tasks extension adds to a client."""
+
+    identifier = IDENTIFIER
+    # See "Streamable HTTP: Routing Headers".
+    methods = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
+    filters = {"taskIds": (NOTICE,)}  # noqa: RUF012 - as in the class that this one extends
+
+    def __init__(self) -> None:
+        self.notifications = {NOTICE: lambda client, notification: _of(client).note(notification)}
+        self.result_types = {"task": Finisher(("tools/call",), _finish)}
+
+    def settings(self, revision: str) -> dict[str, Any] | None:
+        """Return no settings in the modern era; the extension does not exist in the legacy era."""
+        return {} if revision in MODERN_REVISIONS else None
+
+    def attach(self, client: Client, access: ClientAccess) -> ClientTasks:
+        """Return the tasks of a client."""
+        return ClientTasks(client, access)
+
+
+def _of(client: Client) -> ClientTasks:
+    tasks: ClientTasks = client.attached(IDENTIFIER)
+    return tasks
+
+
+async def _finish(
+    client: Client, method: str, params: dict[str, Any], result: dict[str, Any], limits: CallLimits
+) -> dict[str, Any]:
+    return await _of(client).finish(result, limits)
