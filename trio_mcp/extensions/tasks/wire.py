@@ -5,7 +5,7 @@ See ``io.modelcontextprotocol/tasks``, section Tasks. The tasks of revision 2025
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict, ValidationError
 
@@ -13,13 +13,11 @@ from trio_mcp.client.input_rounds import MAX_INPUT_REQUESTS
 from trio_mcp.convert import brief
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.extensions.tasks.errors import TaskCancelled
+from trio_mcp.extensions.tasks.names import ENDED
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import COMPLETE
 
-__all__ = ["FINAL", "TaskState", "final_result", "read_created", "read_state"]
-
-FINAL: Final = frozenset({"completed", "failed", "cancelled"})
-"""The statuses that a task never leaves."""
+__all__ = ["TaskState", "final_result", "read_created", "read_state"]
 
 Milliseconds = Annotated[int, Strict(), Field(ge=0)] | Annotated[float, Strict(), Field(ge=0)]
 
@@ -58,7 +56,7 @@ class TaskState(WireModel, since="2026-07-28"):
     @property
     def is_final(self) -> bool:
         """Whether the task has ended."""
-        return self.status in FINAL
+        return self.status in ENDED
 
 
 def read_created(result: dict[str, Any]) -> TaskState:
