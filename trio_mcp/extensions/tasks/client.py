@@ -11,9 +11,9 @@ from trio_mcp._keywords import refuse_unknown
 from trio_mcp.client.access import ClientAccess
 from trio_mcp.client.extension import ClientExtension, Finisher
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.extensions.tasks.following import Calls, FollowedTask
+from trio_mcp.extensions.tasks.errors import IDENTIFIER
+from trio_mcp.extensions.tasks.following import FollowedTask, TaskRequests
 from trio_mcp.extensions.tasks.handle import TaskHandle
-from trio_mcp.extensions.tasks.names import IDENTIFIER
 from trio_mcp.extensions.tasks.wire import TaskState, final_result, read_created, read_state
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.session.calls import CallLimits
@@ -33,7 +33,7 @@ class ClientTasks:
     def __init__(self, client: Client, access: ClientAccess) -> None:
         self._client = client
         self._access = access
-        self._calls = Calls(client, access)
+        self._calls = TaskRequests(client, access)
         # All handles of a task share what is known of it, as long as there is one.
         self._followed: WeakValueDictionary[str, FollowedTask] = WeakValueDictionary()
 

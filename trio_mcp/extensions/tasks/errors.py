@@ -1,10 +1,17 @@
-"""The exceptions with which waiting for a task ends."""
+"""How a task ends: the statuses that it never leaves, and the exceptions with which waiting for it ends."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from trio_mcp.errors import TrioMcpError
 
-__all__ = ["TaskCancelled", "TaskExpired"]
+__all__ = ["ENDED", "IDENTIFIER", "TaskCancelled", "TaskExpired"]
+
+IDENTIFIER: Final = "io.modelcontextprotocol/tasks"
+
+ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+"""The statuses that a task never leaves."""
 
 
 class TaskCancelled(TrioMcpError):

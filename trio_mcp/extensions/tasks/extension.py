@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from trio_mcp._checks import check_kind
-from trio_mcp.extensions.tasks.names import IDENTIFIER
+from trio_mcp.extensions.tasks.errors import IDENTIFIER
 
 if TYPE_CHECKING:
     from trio_mcp.client.client import Client

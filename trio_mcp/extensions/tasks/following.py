@@ -32,7 +32,7 @@ from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 if TYPE_CHECKING:
     from trio_mcp.client.client import Client
 
-__all__ = ["Calls", "FollowedTask"]
+__all__ = ["FollowedTask", "TaskRequests"]
 
 # The bounds of the interval between two requests for the state, in seconds. They are arbitrary choices: a server can
 # neither make a client busy nor make it miss the end of a task for hours.
@@ -46,7 +46,7 @@ MAX_STUCK: Final = 60
 """How many times a task may still need input although all of its questions have been answered (arbitrary)."""
 MAX_FAILED: Final = 3
 """How many requests for the state may fail in a row, if the connection is open, before waiting fails (arbitrary)."""
-MAX_LISTENS: Final = 3
+MAX_TASK_LISTENS: Final = 3
 """How many times a client listens for changes of one task, before it only polls (arbitrary)."""
 LISTEN_TIMEOUT: Final = 10.0
 LINGER: Final = 5.0
@@ -57,7 +57,7 @@ LONGEST_TTL_MS: Final = 1e15
 
 
 @attrs.define(eq=False)
-class Calls:
+class TaskRequests:
     """What the tasks of one client share.
 
     Attributes:
@@ -93,7 +93,7 @@ class FollowedTask:
         version: How many states have been seen.
     """
 
-    def __init__(self, calls: Calls, task_id: str, seed: TaskState | None = None) -> None:
+    def __init__(self, calls: TaskRequests, task_id: str, seed: TaskState | None = None) -> None:
         self.id = task_id
         self.state = seed
         self.whole = False
@@ -299,7 +299,7 @@ class FollowedTask:
             self._calls.listens
             and not self.ended
             and self._hearing is None
-            and self._listens < MAX_LISTENS
+            and self._listens < MAX_TASK_LISTENS
             and self._calls.client.session.start_soon(self._hear)
         ):
             self._listens += 1

@@ -13,7 +13,7 @@ import attrs
 from pydantic_core import from_json, to_json
 
 from trio_mcp.errors import McpError
-from trio_mcp.extensions.tasks.names import ENDED
+from trio_mcp.extensions.tasks.errors import ENDED
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.principal import Principal
 from trio_mcp.server.input.request_state import Answer, Question

@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
 from trio_mcp.extensions.tasks.context import TaskContext
-from trio_mcp.extensions.tasks.names import ENDED
+from trio_mcp.extensions.tasks.errors import ENDED
 from trio_mcp.extensions.tasks.options import TaskOptions
 from trio_mcp.extensions.tasks.records import (
     Journal,

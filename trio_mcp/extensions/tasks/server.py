@@ -15,7 +15,7 @@ from trio_mcp.convert import brief
 from trio_mcp.errors import McpError
 from trio_mcp.extensions.tasks.context import TaskContext
 from trio_mcp.extensions.tasks.engine import CHANGED, TaskEngine
-from trio_mcp.extensions.tasks.names import ENDED, IDENTIFIER
+from trio_mcp.extensions.tasks.errors import ENDED, IDENTIFIER
 from trio_mcp.extensions.tasks.options import TaskOptions
 from trio_mcp.extensions.tasks.records import (
     answer_entry,

@@ -12,8 +12,7 @@ from pydantic import Field, Strict, ValidationError
 from trio_mcp.client.input_rounds import MAX_INPUT_REQUESTS
 from trio_mcp.convert import brief
 from trio_mcp.errors import McpError, RemoteProtocolError
-from trio_mcp.extensions.tasks.errors import TaskCancelled
-from trio_mcp.extensions.tasks.names import ENDED
+from trio_mcp.extensions.tasks.errors import ENDED, TaskCancelled
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import COMPLETE
 
