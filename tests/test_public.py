@@ -32,9 +32,6 @@ PUBLIC_MODULES = {
 """Those whose names are not in `trio_mcp`: sessions and links, statistics, the many types, what writers of transports
 need, middleware, authorization, stores, tests."""
 
-LAZY = tuple(door for door in DOORS if door != "trio_mcp.middleware")
-"""The doors that import a name when it is first used."""
-
 HTTP = ("hypercorn", "httpx", "trio_websocket")
 AUTH = ("trio_mcp.auth", "joserfc", "keyring")
 
@@ -45,7 +42,7 @@ def modules_after(code: str) -> set[str]:
     return set(done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("door", LAZY)
+@pytest.mark.parametrize("door", DOORS)
 def test_every_public_name_is_written_once_with_the_module_that_defines_it(door: str) -> None:
     package = importlib.import_module(door)
     listed = [
@@ -63,7 +60,7 @@ def test_every_public_name_is_written_once_with_the_module_that_defines_it(door:
         assert defined in (home, "builtins", "types", "typing"), alias.name
 
 
-@pytest.mark.parametrize("door", LAZY)
+@pytest.mark.parametrize("door", DOORS)
 def test_a_door_suggests_names_that_have_not_been_imported_yet(door: str) -> None:
     name = importlib.import_module(door).__all__[-1]
     code = f"import {door} as door; door.{name}x"

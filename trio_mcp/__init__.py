@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trio_mcp.client.group.catalog import Listed as Listed
     from trio_mcp.client.group.client_group import ClientGroup as ClientGroup
     from trio_mcp.client.group.options import GroupOptions as GroupOptions
-    from trio_mcp.client.options import ClientOptions as ClientOptions, OutgoingCall as OutgoingCall
+    from trio_mcp.client.options import ClientOptions as ClientOptions
     from trio_mcp.client.subscriptions import (
         PromptsListChanged as PromptsListChanged,
         ResourcesListChanged as ResourcesListChanged,
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from trio_mcp.server.server import Server as Server
     from trio_mcp.session.calls import CallLimits as CallLimits
     from trio_mcp.session.limits import CallOptions as CallOptions, SessionOptions as SessionOptions
+    from trio_mcp.session.middleware import OutgoingCall as OutgoingCall
     from trio_mcp.sockets.serving import SocketSettings as SocketSettings
     from trio_mcp.stdio.parameters import StdioServerParameters as StdioServerParameters
     from trio_mcp.stores.event_store import (

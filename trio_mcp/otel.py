@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from trio_mcp.client.options import OutgoingCall
     from trio_mcp.server.context import Context
+    from trio_mcp.session.middleware import OutgoingCall
 
 __all__ = ["ClientTelemetry", "ServerTelemetry"]
 

@@ -535,7 +535,7 @@ async def test_errors_that_are_meant_for_the_client_are_not_masked(
         (lambda: Caching({"a"}, max_bytes=0), ValueError, "max_bytes"),
         (lambda: SizeLimit(0), ValueError, "max_bytes"),
         (lambda: Timing(slow=-1), ValueError, "slow"),
-        (lambda: Server("x", middleware=[Timing]), TypeError, "a middleware must be an async function"),
+        (lambda: Server("x", middleware=[Timing]), TypeError, "write Timing(), not Timing"),
         (lambda: Server("x", middleware=[None]), TypeError, "a middleware must be an async function"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.failover.link import FailoverConnector
 from trio_mcp.client.failover.parameters import TransportStatus, WayStatus
 from trio_mcp.client.failover.router import WriteEnd
-from trio_mcp.client.options import ClientOptions, OutgoingCall
+from trio_mcp.client.layered_session import LayeredSession, question_context
+from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.subscriptions import NOTICES, Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, auths_of, link_factory, target_name
 from trio_mcp.convert import as_object, brief, call_back
@@ -26,9 +27,11 @@ from trio_mcp.eras.capabilities import checked_extensions, declares
 from trio_mcp.errors import LocalProtocolError, NegotiationError, ProcessExited, RemoteProtocolError, TransportError
 from trio_mcp.http.client.auth import extensions_of
 from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.link import Link
 from trio_mcp.session.calls import CallLimits
 from trio_mcp.session.client import ClientSession
 from trio_mcp.session.limits import CallOptions, SessionOptions
+from trio_mcp.session.middleware import NO_LAYERS, CallNext, Layers, OutgoingCall, Surround, surround
 from trio_mcp.stdio.probing import PROBING, Probing
 from trio_mcp.stopwatch import STOPWATCH, Stopwatch
 from trio_mcp.types.notices import LoggingMessageNotificationParams
@@ -97,12 +100,14 @@ class ClientConnection:
         self._options = attrs.evolve(options, calls=attrs.evolve(options.calls, probe_timeout=probing))
         self._log_level = settings["log_level"]
         self._on_log, self._on_message = settings["on_log"], settings["on_message"]
-        self._middleware = tuple(settings["middleware"])
+        middleware = (
+            settings["middleware"] if self.extensions is None else self.extensions.around(settings["middleware"])
+        )
+        self._middleware = Layers.with_functions(middleware, "send_request")
+        self._layers = Layers.of(middleware)
         self._handlers: Mapping[str, Callable[[Notification], Any]] = {}
         self._filters_for: Mapping[str, set[str]] = {}
         self._running: list[Callable[[], Awaitable[None]]] = []
-        if self.extensions is not None:
-            self._middleware = self.extensions.around(self._middleware)
         self._target_name = target_name(target)
         self._ways: Callable[[], TransportStatus] | None = None
         self._session: ClientSession | None = None
@@ -142,13 +147,7 @@ class ClientConnection:
                     async with self._open_link() as link:
                         if isinstance(link.write, WriteEnd):
                             self._ways = link.write.status
-                        session = ClientSession(
-                            *link,
-                            client_info=self._client_info,
-                            capabilities=self._declared,
-                            options=self._options,
-                            log_level=self._log_level,
-                        )
+                        session = self._make_session(link)
                         session.on_notification = self._received
                         session.on_notice = partial(self._noticed, session)
                         session.while_probing = probing.asking
@@ -182,6 +181,16 @@ class ClientConnection:
             probing.end()
             # The event is set even if connecting failed, because a concurrent `aclose` may be waiting for it.
             self._ended.set()
+
+    def _make_session(self, link: Link) -> ClientSession:
+        make = ClientSession if self._layers == NO_LAYERS else partial(LayeredSession, self._layers)
+        return make(
+            *link,
+            client_info=self._client_info,
+            capabilities=self._declared,
+            options=self._options,
+            log_level=self._log_level,
+        )
 
     def _declared(self, revision: str) -> dict[str, Any]:
         """Return the capabilities that the client declares in a protocol revision."""
@@ -219,7 +228,8 @@ class ClientConnection:
             await session.discover(self._mode, timeout=None)
         # In the modern era, `logging/setLevel` is not sent, because each request states the level in its `_meta`.
         if self._log_level is not None and not session.modern and declares(session.server.capabilities, "logging"):
-            await session.send_request("logging/setLevel", {"level": self._log_level}, timeout=None)
+            method, params = "logging/setLevel", {"level": self._log_level}
+            await self._send_through(self._layers.send_request, session, method, params, {"timeout": None})
 
     def _no_answer(self, session: ClientSession | None) -> str:
         text = f"the server did not complete the connection within {self._limit}={self._patience:g} seconds"
@@ -281,6 +291,16 @@ class ClientConnection:
         if not self._middleware:
             # Without middleware, which is the usual case, no other coroutine is needed.
             return await session.send_request(method, params, **limits)
+        return await self._send_through(self._middleware, session, method, params, limits)
+
+    async def _send_through(
+        self,
+        layers: Sequence[Surround],
+        session: ClientSession,
+        method: str,
+        params: BaseModel | Mapping[str, Any] | None,
+        limits: CallLimits,
+    ) -> dict[str, Any]:
         plain = {} if params is None else dict(as_object(params, "params"))
         # The call gets its own copy of the parameters, because a middleware may change them in place.
         call = OutgoingCall(method, plain, session.server.revision)
@@ -299,22 +319,34 @@ class ClientConnection:
         # A middleware may respond without any checkpoint. So a call in a cancelled scope has to be cancelled before the
         # middleware takes effect.
         await trio.lowlevel.checkpoint_if_cancelled()
-        result = await self.through(call, send)
+        result = await surround(layers, call, send)
         if call.request_id is None:  # a middleware responded itself, perhaps without a checkpoint
             # The checkpoint is shielded, as the middleware has taken effect and its result must not be lost
             # (docs/design.md, rule 11).
             await trio.lowlevel.cancel_shielded_checkpoint()
         return result
 
-    def through(
-        self, call: OutgoingCall, send: Callable[[], Awaitable[dict[str, Any]]], passed: int = 0
-    ) -> Awaitable[dict[str, Any]]:
-        """Send a call through the middleware that remains after the first ``passed`` functions."""
-        if passed == len(self._middleware):
-            return send()
-        # The middleware gets a function, not a coroutine that was made beforehand, because it may call `call_next`
-        # again to send the request once more.
-        return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
+    def through(self, call: OutgoingCall, send: CallNext) -> Awaitable[dict[str, Any]]:
+        """Send a call through the middleware, with a function that sends it."""
+        return surround(self._middleware, call, send) if self._middleware else send()
+
+    def prepare(self, key: str, method: str, params: Any) -> Callable[[], Awaitable[dict[str, Any]]]:
+        """Check a question in a result; return the function that gets the answer, through the middleware.
+
+        Raises:
+            RemoteProtocolError: As `InputSources.prepare` raises it.
+        """
+        session, layers = self.session, self._layers.handle_request
+        get_answer = self.inputs.prepare(session.server.revision, method, params)
+        if not layers:
+            return get_answer
+        context = question_context(session, key, method, params)
+
+        async def last() -> dict[str, Any]:
+            # A middleware may have replaced the parameters, so they are checked again.
+            return await self.inputs.prepare(session.server.revision, method, context.params)()
+
+        return partial(surround, layers, context, last)
 
     def _noticed(self, session: ClientSession, notification: Notification) -> None:
         method = notification.method

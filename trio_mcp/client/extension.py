@@ -218,7 +218,7 @@ class ClientExtensions:
             {name: frozenset(how.methods) for each in members for name, how in each.result_types.items()},
         )
 
-    def around(self, middleware: Sequence[Middleware]) -> tuple[Middleware, ...]:
+    def around(self, middleware: Sequence[Any]) -> tuple[Any, ...]:
         """Return the middleware of a client, with that of the extensions that the client has not placed itself."""
         own = [each.middleware for each in self._members]
         return *(each for each in own if each is not None and each not in middleware), *middleware

@@ -142,7 +142,6 @@ class InputRounds:
 
     async def _answer(self, method: str, requests: Mapping[str, Any]) -> dict[str, Any]:
         """Check every question before passing any to a callback; then call all callbacks at the same time."""
-        revision = self._connection.session.server.revision
         ready: dict[str, tuple[str, GetAnswer]] = {}
         for key, request in requests.items():
             asked = request.get("method") if isinstance(request, dict) else None
@@ -150,7 +149,7 @@ class InputRounds:
                 # The key is shortened, because the server chose it and it must not flood a log.
                 raise RemoteProtocolError(f"the input request {key[:100]!r} of {method!r} is malformed")
             try:
-                ready[key] = asked, self._connection.inputs.prepare(revision, asked, request.get("params"))
+                ready[key] = asked, self._connection.prepare(key, asked, request.get("params"))
             except RemoteProtocolError as exc:
                 raise RemoteProtocolError(
                     f"the input request {key[:100]!r} of {method!r} can't be answered: {exc}", exc.code

@@ -15,7 +15,6 @@ from trio_mcp._checks import check_flag
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.connection import ClientConnection
-from trio_mcp.client.options import OutgoingCall
 from trio_mcp.client.subscriptions import Feed, Subscription, Subscriptions
 from trio_mcp.convert import as_result
 from trio_mcp.eras.capabilities import declares
@@ -30,6 +29,7 @@ from trio_mcp.errors import (
 )
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.session.calls import CallLimits, Limit, Limits
+from trio_mcp.session.middleware import OutgoingCall
 from trio_mcp.types import meta
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsListenResult
 

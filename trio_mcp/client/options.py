@@ -1,19 +1,19 @@
-"""The options of a client, and a call as its middleware sees it."""
+"""The options of a client."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, get_args
 
-from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_choice, check_hook, check_kind
 from trio_mcp._settings import Default
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.http.client.auth import Auth
-from trio_mcp.jsonrpc.messages import Notification, RequestId
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.principal import Principal
 from trio_mcp.session.calls import USE_SESSION, Limit
 from trio_mcp.session.limits import SessionOptions
+from trio_mcp.session.middleware import Layers, Middleware, OutgoingCall
 from trio_mcp.types.capabilities import ClientCapabilities
 from trio_mcp.types.common import Implementation, LoggingLevel
 from trio_mcp.types.notices import LoggingMessageNotificationParams
@@ -22,34 +22,14 @@ from trio_mcp.types.versions import REVISIONS
 if TYPE_CHECKING:  # most clients have no extensions, so the module is loaded late
     from trio_mcp.client.extension import ClientExtension, HasClientSide
 
-__all__ = ["ClientOptions", "Middleware", "OutgoingCall", "check_log_level"]
+__all__ = ["ClientOptions", "MiddlewareFunction", "check_log_level"]
 
 MODES = ("auto", "legacy", *REVISIONS)
 
 
-@attrs.define
-class OutgoingCall:
-    """A request about to be sent. A middleware may replace its method and parameters.
-
-    Attributes:
-        method: The method of the request.
-        params: The parameters of the request, as plain data.
-        protocol_version: The negotiated revision; replacing it has no effect.
-        request_id: The id that the request had in the last attempt to send it; None before the first attempt.
-        way: For a client with several ways to its server: the name of the way that carried the session when the last
-            attempt ended. Otherwise None.
-        switches: How many times another way to the server took over during the last attempt.
-    """
-
-    method: str
-    params: dict[str, Any]
-    protocol_version: str
-    request_id: RequestId | None = None
-    way: str | None = None
-    switches: int = 0
-
-
-Middleware: TypeAlias = Callable[[OutgoingCall, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
+MiddlewareFunction: TypeAlias = Callable[
+    [OutgoingCall, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]
+]
 """A function that wraps every request of a client: ``async (call, call_next) -> result``."""
 
 
@@ -66,6 +46,10 @@ def check_log_level(level: object) -> None:
 def _check_level(name: str, value: object) -> None:
     if value is not None:
         check_log_level(value)
+
+
+def _check_middleware(name: str, value: Sequence[object]) -> None:
+    Layers.check(value, "call")
 
 
 class ClientOptions(TypedDict, total=False):
@@ -94,7 +78,9 @@ class ClientOptions(TypedDict, total=False):
             caches nothing: each call asks the server.
         principal: On whose behalf the client acts: a `Principal`, or a string (its subject). Clients that share a cache
             share its private entries only if they have the same principal; a client without one shares none.
-        middleware: Each is ``async (call, call_next) -> result`` and wraps every request, the first outermost.
+        middleware: Functions ``async (call, call_next) -> result`` around every request of the program, the first
+            outermost. An instance of a subclass of `trio_mcp.middleware.Middleware` also sees the handshake, the
+            server's requests, and notifications in both directions.
         extensions: The extensions of the protocol that the client supports: each a `ClientExtension`, or an object with
             a ``client_side`` that is one; see `trio_mcp.extensions`. Or a mapping of identifiers to settings, for
             extensions that the program handles itself: the same as in ``capabilities``.
@@ -112,7 +98,7 @@ class ClientOptions(TypedDict, total=False):
         Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None, Default(check=check_hook)
     ]
     on_message: Annotated[Callable[[Notification], Awaitable[object] | object] | None, Default(check=check_hook)]
-    middleware: Annotated[Sequence[Middleware], Default(())]
+    middleware: Annotated[Sequence[MiddlewareFunction | Middleware], Default((), _check_middleware)]
     extensions: Annotated["Sequence[ClientExtension | HasClientSide] | Mapping[str, Mapping[str, Any]]", Default(())]
     cache: Annotated[ResponseCache | None, Default(check=partial(check_kind, kind=ResponseCache))]
     principal: Annotated[str | Principal | None, Default()]

@@ -12,7 +12,6 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import start
 from trio_mcp.client.client import Client
-from trio_mcp.client.options import OutgoingCall
 from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import (
@@ -34,6 +33,7 @@ from trio_mcp.server.context import ServedContext
 from trio_mcp.server.input.rounds import RoundEnded
 from trio_mcp.server.log_messages import SEVERITY, wants_log
 from trio_mcp.session.calls import Limits, ProgressCallback
+from trio_mcp.session.middleware import OutgoingCall
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.notices import ProgressNotificationParams
 

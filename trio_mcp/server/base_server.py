@@ -40,6 +40,7 @@ from trio_mcp.server.input.options import InputOptions
 from trio_mcp.server.options import ServerOptions
 from trio_mcp.server.signals import run_network, run_stdio
 from trio_mcp.session.limits import SessionOptions
+from trio_mcp.session.middleware import Layers
 from trio_mcp.types._base import make
 from trio_mcp.types.common import Implementation
 
@@ -101,13 +102,15 @@ class BaseServer:
             from trio_mcp.server.extensions import read_extensions  # imported late: few servers have extensions
 
             extensions = read_extensions(given["extensions"], f"server {self.info.name!r}")
+        middleware = given["middleware"] if extensions is None else extensions.placed(given["middleware"])
         shared = FeatureSettings(
             info=self.info,
             surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads), functions),
             page_size=lists.page_size,
             cache_hints=hints,
             expose_errors=given["expose_errors"],
-            middleware=tuple(given["middleware"]) if extensions is None else extensions.placed(given["middleware"]),
+            middleware=Layers.with_functions(middleware, "handle_request"),
+            layers=Layers.of(middleware),
             principal=given["principal"],
             visible=given["visible"],
             extensions=extensions,

@@ -571,11 +571,14 @@ class ServedContext(Context[StateT]):
 
     Attributes:
         connection: The client that sent the request.
+        ready: The result of a request without a handler, while it passes through middleware; unset for any other.
         rounds: The request's rounds of input; None while nothing can be asked.
         settings: The settings of the server whose handler runs.
     """
 
-    __slots__ = ("connection", "rounds", "settings")
+    __slots__ = ("connection", "ready", "rounds", "settings")
+
+    ready: dict[str, Any]
 
     interactive: ClassVar[Any] = None
     """Takes the place of `run_interactive`, in the context of an extension."""

@@ -40,6 +40,7 @@ class Core:
         lifespan: Makes the context manager around each run; None without a lifespan.
         sealer: Makes and reads the ``requestState`` of requests that wait for input.
         dispatch: Finds the handler of a request and calls it.
+        layers: What the server's instances of `Middleware` override.
         make_context, answer: Make the context of a request, and return the result for it.
         needed_scopes: Returns the scopes that a request needs.
         heard: ``async (notification, states)``, handles a client's notification and ignores an unknown one. The states
@@ -75,6 +76,7 @@ class Core:
         self.lifespan = lifespan
         self.sealer: Final = Deferred(self._make_sealer)
         self.dispatch: Final = Dispatch(settings)
+        self.layers = settings.layers
         self.make_context = ServedContext
         self.answer = self.dispatch.serve
         self.needed_scopes = self.dispatch.needed_scopes

@@ -22,7 +22,7 @@ from trio_mcp.types.methods import method_spec
 
 if TYPE_CHECKING:  # few servers have stores
     from trio_mcp.server.features.dispatch import Dispatch
-    from trio_mcp.server.features.feature import FeatureSettings, Middleware
+    from trio_mcp.server.features.feature import FeatureSettings, MiddlewareFunction
     from trio_mcp.server.features.registry import Registry
     from trio_mcp.server.features.tools import RegisteredTool
     from trio_mcp.server.served_session import SharedByClients
@@ -68,7 +68,7 @@ class ServerExtension:
     notifications: Iterable[ExtensionNotification] = ()
     listen: Iterable[ListenField] = ()
     details: Collection[str] = ()
-    middleware: Middleware | None = None
+    middleware: MiddlewareFunction | None = None
 
     def settings(self, revision: str) -> Mapping[str, Any] | None:
         """Return the settings to declare to clients of a revision; None if the extension is not offered to them."""
@@ -196,7 +196,7 @@ class ServerExtensions:
         owner = self._details.get(name)
         return None if owner is None else owner.read_detail(name, value, tool)
 
-    def placed(self, given: Sequence[Middleware]) -> tuple[Middleware, ...]:
+    def placed(self, given: Sequence[Any]) -> tuple[Any, ...]:
         """Return the middleware of a server with that of its extensions.
 
         Raises:

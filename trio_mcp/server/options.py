@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
-from trio_mcp._checks import accepts, check_choices, check_hook
+from trio_mcp._checks import check_choices, check_hook
 from trio_mcp._settings import Default
-from trio_mcp.server.features.feature import Identify, ListOptions, Middleware, Visible
+from trio_mcp.server.features.feature import Identify, ListOptions, MiddlewareFunction, Visible
 from trio_mcp.server.functions.sync_threads import FunctionOptions
 from trio_mcp.server.input.options import InputOptions
 from trio_mcp.session.limits import SessionOptions
+from trio_mcp.session.middleware import Layers, Middleware
 from trio_mcp.types.versions import REVISIONS
 
 if TYPE_CHECKING:  # few servers have stores
@@ -32,10 +33,7 @@ def _check_lifespan(name: str, value: object) -> None:
 
 
 def _check_middleware(name: str, value: Sequence[object]) -> None:
-    for each in value:
-        # A class is refused although it can be called: most likely the parentheses after it were forgotten.
-        if not callable(each) or isinstance(each, type) or not accepts(each, 2):
-            raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
+    Layers.check(value, "context")
 
 
 def _check_principal(name: str, value: object) -> None:
@@ -50,8 +48,9 @@ class ProxyOptions(TypedDict, total=False):
         version: The server's own version, not the protocol's; by default ``"0.0.0"``.
         instructions: Guidance for the model that uses the server.
         middleware: Functions ``async (context, call_next) -> result`` around every request that has a handler, the
-            first outermost. A middleware may read or replace ``context.params``, call ``await call_next()`` or not, and
-            read or replace the result (a plain dict). Exceptions pass through the middleware.
+            first outermost. A function may read or replace ``context.params``, call ``await call_next()`` or not, and
+            read or replace the result (a plain dict). Exceptions pass through the middleware. An instance of a subclass
+            of `trio_mcp.middleware.Middleware` also sees all other requests, and notifications in both directions.
         revisions: The protocol revisions to serve.
         expose_errors: Send clients the text of unexpected exceptions. For development only: it may contain secrets.
         lists: The length of the pages of lists, and how long clients may cache them.
@@ -65,7 +64,7 @@ class ProxyOptions(TypedDict, total=False):
 
     version: Annotated[str | None, Default()]
     instructions: Annotated[str | None, Default()]
-    middleware: Annotated[Sequence[Middleware], Default((), _check_middleware)]
+    middleware: Annotated[Sequence[MiddlewareFunction | Middleware], Default((), _check_middleware)]
     revisions: Annotated[Sequence[str], Default(REVISIONS, partial(check_choices, choices=REVISIONS))]
     expose_errors: Annotated[bool, Default(False)]
     lists: Annotated[ListOptions | None, Default()]

@@ -15,7 +15,13 @@ from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
 from trio_mcp.server.input.options import InputRun
-from trio_mcp.server.served_session import Permit, Served, ServedSession, SingleRequest
+from trio_mcp.server.served_session import (
+    LayeredRequest,
+    Permit,
+    Served,
+    ServedSession,
+    SingleRequest,
+)
 from trio_mcp.session.sink import SessionSink
 
 if TYPE_CHECKING:  # a server on stdio never loads HTTP
@@ -48,10 +54,17 @@ class Run:
     nursery: trio.Nursery
     changes: Changes
     input: InputRun
+    _request: type[SingleRequest] = attrs.field(init=False)
     permit: Permit | None = attrs.field(default=None, init=False)
     connections: set[ServedSession] = attrs.field(factory=set, init=False)
     exchanges: set[Any] = attrs.field(factory=set, init=False)
     endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)
+
+    # The class is chosen once, so that a request costs nothing more if the server has no middleware for it.
+    @_request.default
+    def _request_class(self) -> type[SingleRequest]:
+        layers = self.served.layers
+        return LayeredRequest if layers.handle_request or layers.send_notification else SingleRequest
 
     @property
     def clients(self) -> list[ServedSession | SingleRequest]:
@@ -60,7 +73,7 @@ class Run:
 
     def exchange(self, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration) -> SingleRequest:
         """Return the hooks for one request of the modern era; at its end, the caller removes them from `exchanges`."""
-        exchange = SingleRequest(self, sink, incoming, client)
+        exchange = self._request(self, sink, incoming, client)
         self.exchanges.add(exchange)
         return exchange
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
@@ -15,8 +16,10 @@ from trio_mcp.link import Link
 from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Audience, Changes, Listener, Topic
 from trio_mcp.server.input.options import InputRun
 from trio_mcp.server.log_messages import wants_log
+from trio_mcp.session.calls import CallLimits
 from trio_mcp.session.handlers import RequestContext, error_for
 from trio_mcp.session.limits import SessionOptions
+from trio_mcp.session.middleware import Layers, OutgoingCall, OutgoingNotifications, surround
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
 from trio_mcp.types.error_codes import OVERLOADED
@@ -44,6 +47,7 @@ class Served(Protocol):
 
     identity: ServerIdentity
     options: SessionOptions
+    layers: Layers
 
     @property
     def settings(self) -> Any: ...
@@ -109,6 +113,7 @@ class ServedSession(ServerSession):
 
     def __init__(self, run: SharedByClients, link: Link | tuple[None, SessionSink], *, lasting: bool = True) -> None:
         served, (read, write) = run.served, link
+        self._layers = served.layers
         super().__init__(read, write, served.identity, options=served.options, lasting=lasting)
         self._connections = run.connections
         self.states = run.states
@@ -124,15 +129,21 @@ class ServedSession(ServerSession):
         self._listener: Listener | None = None
         self._announcing = False
         self._elicitations: dict[str, None] = {}  # an ordered set: the oldest ids are forgotten first
+        # This is decided once, so that a request costs nothing more if the server has no middleware for it.
+        if self._layers.handle_request:
+            self.intercept = self._intercept_through  # type: ignore[method-assign]
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
         return self._served.make_context(incoming, self._sink, self, self._state)
+
+    def _intercept_through(self, context: RequestContext) -> dict[str, Any] | None:
+        return _held_back(context, ServedSession.intercept(self, context))
 
     # These hooks of the session forward everything to the server, which knows nothing of sessions.
 
     async def received_request(self, context: RequestContext) -> Any:
         # The error tells the client that the request was not carried out, so the client may send it elsewhere.
-        if self.ending:
+        if self.ending and not hasattr(context, "ready"):  # a request without a handler, such as a ping, has its result
             raise McpError(OVERLOADED, "the server is ending and accepts no further requests", {"ending": True})
         return await self._served.answer(context)
 
@@ -147,10 +158,19 @@ class ServedSession(ServerSession):
             timeout: Seconds that the client may take, or None for no limit.
             related: The id of the request whose function asks.
         """
+        method, params, layers = wire["method"], wire.get("params"), self._layers.send_request
         # The session's total_timeout does not apply, because the question may be for a person, who may take any time.
-        return await self.send_request(
-            wire["method"], wire.get("params"), related_request_id=related, timeout=timeout, total_timeout=None
-        )
+        limits = CallLimits(timeout=timeout, total_timeout=None)
+        if not layers:
+            return await self.send_request(method, params, related_request_id=related, **limits)
+        assert self.client is not None
+        call = OutgoingCall(method, dict(params or {}), self.client.revision)
+
+        async def send() -> dict[str, Any]:
+            call.request_id = self.next_request_id
+            return await self.send_request(call.method, call.params, related_request_id=related, **limits)
+
+        return await surround(layers, call, send)
 
     # `begin` and `finish` are for a session that gets its messages through `feed` (HTTP, legacy era). For a session
     # with a link, `Run` does the same.
@@ -199,7 +219,10 @@ class ServedSession(ServerSession):
         """Send a log message that belongs to no request, if this legacy-era session wants it and has room."""
         # If there is no room, the message is dropped, because it belongs to no request that could wait for room.
         if self.initialized and wants_log(self.client, severity) and self._sink.has_room:
-            self._sink.put(SessionMessage(Notification("notifications/message", params)))
+            try:
+                self._sink.put(SessionMessage(Notification("notifications/message", params)))
+            except Exception:  # a middleware failed, and no function waits that could be told
+                logger.exception("a middleware failed for 'notifications/message'")
 
     # --- notifications of changes --------------------------------------------------------------------------------
 
@@ -265,7 +288,10 @@ class ServedSession(ServerSession):
         if not self._sink.has_room:
             return False
         # There is room, so this neither waits nor exceeds the bound of the sink.
-        self._sink.put(SessionMessage(Notification(method, None if uri is None else {"uri": uri})))
+        try:
+            self._sink.put(SessionMessage(Notification(method, None if uri is None else {"uri": uri})))
+        except Exception:  # a middleware failed; an exception here would end the task that tells all listeners
+            logger.exception("a middleware failed for %r", method)
         return True
 
     @property
@@ -395,3 +421,27 @@ class SingleRequest:
             # may not be reading.
             with trio.move_on_after(self._served.options.close_grace, shield=True):
                 await self._sink.flush()
+
+
+class LayeredRequest(SingleRequest):
+    """The hooks that handle a single request whose messages pass through instances of `Middleware`."""
+
+    def make_context(self, incoming: IncomingRequest) -> RequestContext:
+        served, sink = self._served, self._sink
+        if served.layers.send_notification:
+            notifications = OutgoingNotifications(sink, served.layers.send_notification)
+            return served.make_context(incoming, notifications, self, self.states.get(served.settings))
+        return super().make_context(incoming)
+
+    def intercept(self, context: RequestContext) -> dict[str, Any] | None:
+        return _held_back(context, super().intercept(context))
+
+
+def _held_back(context: Any, result: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Keep the result of a request without a handler in its context, so that it first passes through middleware."""
+    # Middleware may wait, so it runs in a task for the request, as it does around a handler. A ping before the
+    # handshake skips it, since its context knows nothing of the client.
+    if result is None or context.client is None:
+        return result
+    context.ready = result
+    return None

@@ -103,7 +103,10 @@ class RequestContext:
         """
         if not self._incoming.open or not self._sink.has_room:
             return False
-        self._put(Notification(method, params))
+        try:
+            self._put(Notification(method, params))
+        except Exception:  # a middleware failed; callers of this method, such as a log handler, can't handle that
+            logger.exception("a middleware failed for %r", method)
         return True
 
     def _put(self, notification: Notification, urgent: bool = False) -> None:

@@ -10,12 +10,13 @@ import trio
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.eras.server_negotiation import ClientDeclaration, LegacyServerEra, ServerIdentity, ServerNegotiation
 from trio_mcp.errors import CapabilityError, LocalProtocolError
-from trio_mcp.jsonrpc.events import RequestStarted
-from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response, SessionMessage
-from trio_mcp.session.handlers import RequestContext, incoming_of
+from trio_mcp.jsonrpc.events import IncomingRequest, RequestStarted
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response, SessionMessage
+from trio_mcp.session.handlers import RequestContext, incoming_of, run_handler
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import BaseSession
 from trio_mcp.session.sink import SessionSink
+from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.methods import method_spec
 
 __all__ = ["ServerSession"]
@@ -68,15 +69,26 @@ class ServerSession(BaseSession):
         self._negotiation.initialized = True
         self._peer.revision = revision
 
-    def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
+    async def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
         """Return the response to ``initialize``, the first request of a session without a link, without sending it."""
         # The caller sends the response, because over HTTP the response decides whether the session is kept, and carries
         # the session's id in a header.
         (started,) = self._peer.receive(request, metadata)
         assert isinstance(started, RequestStarted)
         answers: list[Any] = []
-        self._handlers.begin(started.incoming, answers.append)
+        context = self._handlers.begin(started.incoming, answers.append)
+        if context is not None:  # the result first passes through middleware
+
+            async def keep(incoming: IncomingRequest, outcome: dict[str, Any] | ErrorData) -> None:
+                message = self._peer.answer(incoming, outcome)
+                if message is not None:
+                    answers.append(SessionMessage(message))
+
+            await run_handler(context, self, self.options, keep)
         self._peer.finished(started.incoming)
+        # There is no response if the session was closed in the meantime.
+        if not answers:
+            return ErrorResponse(request.id, ErrorData(OVERLOADED, f"the session was closed: {self._calls.lost}"))
         answer = answers[0].message
         assert isinstance(answer, (Response, ErrorResponse))
         return answer
@@ -94,6 +106,7 @@ class ServerSession(BaseSession):
             assert negotiation.session is not None
             self._peer.revision = negotiation.session.revision
             self._opened()
+            context.client = negotiation.session
             return result
         if request.method == "ping" and not context.meta and negotiation.session is None:
             return {}  # a legacy client may ping before the handshake is complete (`basic/lifecycle`)

@@ -32,6 +32,7 @@ from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.calls import CallLimits, Calls, Limits
 from trio_mcp.session.handlers import Handlers, RequestContext, error_for
 from trio_mcp.session.limits import SessionOptions
+from trio_mcp.session.middleware import NO_LAYERS, OutgoingNotifications, passed_in
 from trio_mcp.session.notices import Notices
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.session.sink import SessionSink
@@ -86,6 +87,8 @@ class BaseSession(EnteredOnce):
     # The methods that need no further check before they are sent. A client replaces this empty set by a set to which it
     # adds methods.
     _allowed: AbstractSet[str] = frozenset()
+    # The session's middleware. A subclass sets this before it calls `__init__`.
+    _layers = NO_LAYERS
 
     def __init__(
         self,
@@ -121,6 +124,11 @@ class BaseSession(EnteredOnce):
             is_client=self._is_client,
         )
         self._sink = self._way_out(write)
+        # Whether notifications pass through middleware is decided here, once: a session without it has no extra step.
+        if self._layers.send_notification:
+            self._sink = OutgoingNotifications(self._sink, self._layers.send_notification)
+        if self._layers.handle_notification:
+            self.feed = self._feed_through  # type: ignore[method-assign]
         self._notices = Notices(self, limits, self._spawn)
         self._logged = 0  # how many faults of the peer have been logged
         self._calls = Calls(self._peer, self._sink, options, self._spawn, self._notices.put)
@@ -329,7 +337,10 @@ class BaseSession(EnteredOnce):
         # With such a hook, messages are acted on in the session's own task. In memory, the sender's task is the peer's
         # caller, and its sending must not run functions that a program has set on this side.
         urgent = self.options.handlers.urgent
-        hooks = (self.make_context, self.intercept, self.on_arrival, urgent if callable(urgent) else None)
+        hooks = (
+            *(self.make_context, self.intercept, self.on_arrival, urgent if callable(urgent) else None),
+            *self._layers.handle_notification,
+        )
         # Some functions that are written in C have no module, so they count as foreign.
         return any(
             not str(getattr(hook, "__module__", None)).startswith("trio_mcp.") for hook in hooks if hook is not None
@@ -388,6 +399,21 @@ class BaseSession(EnteredOnce):
                         lost = too_many_faults("the peer", peer.faults, event.error)
                         logger.warning("ending the session: %s", lost)
                         raise LinkLostError(lost)
+
+    def _feed_through(
+        self, message: Incoming, metadata: Mapping[str, Any] | None = None, hold: Hold | None = None
+    ) -> None:
+        """Act on what middleware leaves of an incoming message."""
+        left = passed_in(self._layers.handle_notification, message, self._middleware_failed)
+        if left is not None:
+            BaseSession.feed(self, left, metadata, hold)
+
+    def _middleware_failed(self, exc: Exception) -> None:
+        # As with the handler of a notification, this error says that the peer is at fault.
+        if isinstance(exc, RemoteProtocolError):
+            self._notices.put(exc)
+        else:
+            logger.error("a middleware failed for a notification", exc_info=exc)
 
     def _reply(self, message: SessionMessage) -> None:
         taken = self._sink.put_control(message)

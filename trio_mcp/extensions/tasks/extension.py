@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trio_mcp.extensions.tasks.client import ClientTasks, TasksClientSide
     from trio_mcp.extensions.tasks.options import TaskOptions
     from trio_mcp.extensions.tasks.server import TasksOnServer
-    from trio_mcp.server.features.feature import Middleware
+    from trio_mcp.server.features.feature import MiddlewareFunction
 
 __all__ = ["Tasks"]
 
@@ -59,7 +59,7 @@ class Tasks:
         return TasksOnServer(TaskOptions() if self._options is None else self._options)
 
     @property
-    def middleware(self) -> Middleware:
+    def middleware(self) -> MiddlewareFunction:
         """The middleware of a server that makes tasks of calls, to be given a place in ``Server(middleware=[…])``."""
         return self.server_side.middleware
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from trio_mcp.errors import McpError
@@ -12,12 +13,12 @@ from trio_mcp.server.features.feature import (
     Feature,
     FeatureSettings,
     Handler,
-    Middleware,
     Needs,
     RegisteredMethod,
 )
 from trio_mcp.server.log_messages import CURRENT
 from trio_mcp.session.handlers import incoming_of
+from trio_mcp.session.middleware import Surround, surround
 from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.meta import BAGGAGE, TRACEPARENT
@@ -69,9 +70,12 @@ class Dispatch:
             McpError: If the method is unknown (-32601), or the handler refuses the request.
         """
         handler = self.methods.get(context.method)
-        # Middleware only runs around requests that have a handler: it can't add methods.
+        middleware: Sequence[Surround] = self._settings.middleware
         if handler is None:
-            raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
+            # Only instances of `Middleware` see requests without a handler.
+            handler, middleware = _ready, self._settings.layers.handle_request
+            if not middleware:
+                return await handler(context)
         context.settings = self._settings
         meta = context.meta
         # The task may have inherited the trace in which the server was started: the request's trace replaces it. If
@@ -94,28 +98,28 @@ class Dispatch:
             context.principal = as_principal(self._settings.principal(context), "what Server(principal=…) returns")
         # CURRENT is never reset, as the task serves only this request and ends with it.
         CURRENT.set((context, context.connection.trio_token))
-        return await (self.through(context) if self._settings.middleware else handler(context))
+        # A partial is used, because with a lambda, Python would allocate cells for its variables on every call.
+        return await (surround(middleware, context, partial(handler, context)) if middleware else handler(context))
 
-    def inside(self, middleware: Middleware | None, context: ServedContext[Any]) -> Awaitable[dict[str, Any]]:
+    async def inside(self, middleware: object, context: ServedContext[Any]) -> dict[str, Any]:
         """Call a request's handler through the middleware that is inside the given one; through all if None."""
-        chain = self._settings.middleware
+        chain: tuple[Any, ...] = self._settings.middleware
         rest = chain if middleware is None else chain[chain.index(middleware) + 1 :]
-        return _through(rest, self.methods[context.method], context)
+        return await surround(rest, context, partial(self.methods[context.method], context))
 
     async def through(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Call a request's handler through the middleware; a mounted server's requests enter here."""
-        result = await _through(self._settings.middleware, self.methods[context.method], context)
-        # Forgetting to return the result is an easy mistake in a middleware. Without this check, the None would cause
-        # an error far from the mistake.
-        if type(result) is not dict:
-            raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
-        return result
+        return await surround(self._settings.middleware, context, partial(self.methods[context.method], context))
 
 
-def _through(
-    middleware: Sequence[Middleware], handler: Handler, context: ServedContext[Any]
-) -> Awaitable[dict[str, Any]]:
-    # This recursion needs no prepared chain, and allows call_next to be called twice, or not at all.
-    if not middleware:
-        return handler(context)
-    return middleware[0](context, lambda: _through(middleware[1:], handler, context))
+async def _ready(context: ServedContext[Any]) -> dict[str, Any]:
+    """Return the result that a request without a handler already has, such as a ping.
+
+    Raises:
+        McpError: If it has none, because its method is unknown (-32601).
+    """
+    # The attribute is unset for most requests, because setting it would cost each of them a little.
+    result: dict[str, Any] | None = getattr(context, "ready", None)
+    if result is None:
+        raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
+    return result

@@ -24,6 +24,7 @@ from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.run import Run
 from trio_mcp.server.served_session import ScopesMissing
+from trio_mcp.session.middleware import Layers
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.meta import checked_meta
@@ -44,7 +45,7 @@ __all__ = [
     "Handler",
     "Identify",
     "ListOptions",
-    "Middleware",
+    "MiddlewareFunction",
     "Mounted",
     "Needs",
     "RegisteredMethod",
@@ -65,7 +66,9 @@ ASYNCIO: Final = (
 )
 """Advice that is added to the error message "no running event loop"."""
 
-Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
+MiddlewareFunction: TypeAlias = Callable[
+    [Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]
+]
 """A function that wraps every request: ``async (context, call_next) -> result``; see `Server`."""
 Identify: TypeAlias = "Callable[[Context[Any]], str | Principal | None]"
 """A function that returns the principal of a request: ``(context) -> principal``; see `Server`."""
@@ -174,6 +177,7 @@ class FeatureSettings:
         cache_hints: For each cacheable method, the fields to add to its result.
         expose_errors: Whether clients see the text of unexpected exceptions.
         middleware: The middleware around every request that has a handler.
+        layers: What the server's instances of `Middleware` override.
         principal: Returns the principal on whose behalf a request is made; None without such a function.
         visible: Returns whether an entry exists for the client of a request; None if all entries do.
         extensions: The extensions of the protocol; None without any.
@@ -186,7 +190,8 @@ class FeatureSettings:
     page_size: int
     cache_hints: Mapping[str, dict[str, Any]]
     expose_errors: bool
-    middleware: tuple[Middleware, ...]
+    middleware: tuple[MiddlewareFunction, ...]
+    layers: Layers
     principal: Identify | None
     visible: Visible | None
     extensions: Extensions | None

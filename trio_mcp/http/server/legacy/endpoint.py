@@ -109,7 +109,7 @@ class Endpoint(LegacyEndpoint):
         self._sessions[session.id] = session
         try:
             await self._run.nursery.start(session.host)
-            result = session.connection.initialize(accepted.message, request.metadata)
+            result = await session.connection.initialize(accepted.message, request.metadata)
             data, problem = encode_or_replace(result)
             if data is None or problem is not None:
                 raise ValueError(f"the result of initialize can't be written as JSON: {problem}")
