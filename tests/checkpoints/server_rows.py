@@ -15,11 +15,12 @@ from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_befor
 from tests.peer import settle
 from tests.server.input_harness import LEGACY, MODERN, accept, hand_client, said
 from trio_mcp import AsgiApp, Client, Context, Server
-from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.jsonrpc.messages import Request, SessionMessage
 from trio_mcp.low_level import memory_link_pair
-from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
+from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
-from trio_mcp.server.base_server import BaseServer
+from trio_mcp.server.base_server import BaseServer, core_of
+from trio_mcp.session.server import ServerSession
 from trio_mcp.testing import CallRecorder
 
 
@@ -322,6 +323,53 @@ for middleware, make in MIDDLEWARE.items():
         async with Client(server) as client:
             for _ in range(2):
                 await client.call_tool("wait")
+
+
+@call(Middleware.handle_request, "a request")
+async def any_middleware(check: Check) -> None:
+    class Checked(Middleware):
+        async def handle_request(self, context: Any, call_next: Any) -> dict[str, Any]:
+            call = super().handle_request(context, call_next)
+            # Requests without a handler have their results already.
+            return await (check(call) if context.method == "tools/call" else call)
+
+    server = Server("x", middleware=[Checked()])
+    server.add_tool(wait)
+    async with Client(server) as client:
+        await client.call_tool("wait")
+
+
+@call(Middleware.send_request, "a request")
+async def any_middleware_of_a_client(check: Check) -> None:
+    class Checked(Middleware):
+        async def send_request(self, call: Any, call_next: Any) -> dict[str, Any]:
+            return await check(super().send_request(call, call_next))
+
+    server = Server("x")
+    server.add_tool(wait)
+    async with Client(server, middleware=[Checked()]) as client:
+        await client.call_tool("wait")
+
+
+def session_without_a_link() -> tuple[ServerSession, Awaitable[Any]]:
+    write, read = trio.open_memory_channel[SessionMessage](1)
+    session = ServerSession(read, write, core_of(Server("x")).identity)
+    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    return session, session.initialize(Request(1, "initialize", params), {})
+
+
+@call(ServerSession.initialize, "the handshake")
+async def the_handshake(check: Check) -> None:
+    session, response = session_without_a_link()
+    await check(response)
+    assert session.client is not None
+
+
+@effect(ServerSession.initialize, "no session is opened")
+async def no_handshake() -> None:
+    session, response = session_without_a_link()
+    await cancelled_before(response)
+    assert session.client is None
 
 
 @call(ClientTelemetry.__call__, "a request")

@@ -27,7 +27,7 @@ from trio_mcp.low_level import (
     unix_client,
     websocket_client,
 )
-from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
+from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.testing import CallRecorder, FaultLinks, check_transport
 
@@ -46,6 +46,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     FaultLinks.__call__: "opens what its target opens",
     CallRecorder.__call__: "hands on",
     MemoryEventStore.after: "reads",
+    **dict.fromkeys((Middleware.handle_request, Middleware.send_request), "hands on"),
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",
     check_client: "looks, and leaves nothing behind",

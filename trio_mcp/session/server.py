@@ -71,6 +71,7 @@ class ServerSession(BaseSession):
 
     async def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
         """Return the response to ``initialize``, the first request of a session without a link, without sending it."""
+        await trio.lowlevel.checkpoint()
         # The caller sends the response, because over HTTP the response decides whether the session is kept, and carries
         # the session's id in a header.
         (started,) = self._peer.receive(request, metadata)
