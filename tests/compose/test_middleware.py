@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -13,7 +15,18 @@ from pydantic import BaseModel
 
 from tests.peer import settle
 from tests.waiting import eventually
-from trio_mcp import Answers, Client, Context, McpError, RemoteProtocolError, Server, SessionOptions
+from trio_mcp import (
+    Answers,
+    Client,
+    ClientGroup,
+    Context,
+    HttpServerParameters,
+    McpError,
+    ProxyServer,
+    RemoteProtocolError,
+    Server,
+    SessionOptions,
+)
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.middleware import Middleware
@@ -604,3 +617,81 @@ async def test_a_ping_is_answered_through_middleware_while_the_server_ends() -> 
         with pytest.raises(McpError, match="ending"):
             await client.list_tools()
     assert events[-2:] == ["> ping", "< ping"]
+
+
+@pytest.mark.parametrize("serve", ["serve_http", "serve_sse", "serve_websocket", "serve_tcp"])
+async def test_other_ways_to_serve_take_the_same_path(serve: str) -> None:
+    """Over HTTP, without sessions: each legacy-era POST is served alone."""
+    events: list[str] = []
+    pair = Pair([Recorder(events)], [])
+    options = {"stateless": True} if serve == "serve_http" else {}
+    with trio.fail_after(30):
+        async with background_nursery() as nursery:
+            url = await nursery.start(partial(getattr(pair.server, serve), port=0, **options))
+            target = HttpServerParameters(url, kind="sse") if serve == "serve_sse" else url
+            async with Client(target, mode=LEGACY) as client:
+                await client.ping()
+                await client.call_tool("work")
+    assert [each for each in events if each[0] in "><"][:4] == ["> initialize", "< initialize", "> ping", "< ping"]
+    assert f"out {OWN}" in events
+
+
+async def test_a_proxy_has_the_middleware_of_a_server() -> None:
+    events: list[str] = []
+    pair = Pair([], [])
+    proxy = ProxyServer(pair.server, name="proxy", middleware=[Recorder(events)])
+    async with Client(proxy, mode=MODERN) as client:
+        await pair.work(client)
+    assert events[:3] == ["> server/discover", "< server/discover", "> tools/call"]
+    assert {f"out {PROGRESS}", f"out {OWN}"} <= {*events}  # the proxy does not promise their order
+    assert pair.seen.progress == ["original"]
+
+
+async def test_each_client_of_a_group_has_its_middleware() -> None:
+    events: list[str] = []
+    async with ClientGroup({"a": Server("a"), "b": Server("b")}, middleware=[Recorder(events)]):
+        pass
+    assert events == ["sends server/discover"] * 2
+
+
+# --- the cost -------------------------------------------------------------------------------------------------------
+
+SEAMS = ("session/middleware.py", "client/layered_session.py")
+THROUGH = {"_feed_through", "_intercept_through", "_held_back", "_send_through", "_ready"}
+
+
+class OnlyRequests(Middleware):
+    async def handle_request(self, context: Any, call_next: Any) -> dict[str, Any]:
+        result: dict[str, Any] = await call_next()
+        return result
+
+
+@each_way
+@pytest.mark.parametrize("with_one", [False, True], ids=["none", "one that overrides only handle_request"])
+async def test_a_message_takes_no_step_for_middleware_that_does_not_override_its_method(
+    way: str, with_one: bool
+) -> None:
+    """Without middleware, none of its functions runs; with one for requests, none runs for a notification."""
+    functions: list[str] = []
+
+    def profile(frame: Any, event: str, argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and (code.co_filename.endswith(SEAMS) or code.co_name in THROUGH):
+            functions.append(code.co_name)
+
+    pair = Pair([OnlyRequests()] if with_one else [], [])
+    async with pair.connected(way) as client:
+        await client.list_tools()
+        before = sys.getprofile()
+        sys.setprofile(profile)
+        try:
+            await pair.work(client)
+            if way != "HTTP, modern":
+                await client.notify(HELLO)
+                await eventually(lambda: pair.seen.hello)
+        finally:
+            sys.setprofile(before)
+    # These belong to the request itself; the others would belong to its notifications.
+    own = {"surround", "_through", "<lambda>", "_intercept_through", "_held_back", "intercept", "make_context"}
+    assert set(functions) - (own if with_one else set()) == set()
+    assert bool(functions) is with_one
