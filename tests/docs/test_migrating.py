@@ -16,7 +16,7 @@ from benchmarks.peers.installs import InstallError
 from tests.docs.pages import ROOT
 from tests.interop import python_peers
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.again]  # two other libraries are installed for it
 
 PAGE = ROOT / "docs" / "how-to" / "migrating.md"
 COLUMNS = {"official SDK 2": "mcp", "FastMCP": "fastmcp"}
