@@ -269,7 +269,7 @@ def test_there_are_faulty_stores_for_every_rule() -> None:
 @pytest.mark.parametrize("kind", Faulty.__subclasses__(), ids=lambda kind: kind.breaks)
 async def test_a_rule_finds_the_stores_that_break_it(kind: type[Faulty]) -> None:
     with pytest.raises(StoresBroken, match=f"broken: {kind.breaks}: ") as caught:
-        await check_stores(lambda: in_memory(kind), rules=[kind.breaks])
+        await check_stores(lambda: in_memory(kind), rules=[kind.breaks], timeout=2)
     assert [*caught.value.report.broken] == [kind.breaks]
 
 
@@ -279,7 +279,7 @@ async def test_what_never_returns_is_reported() -> None:
             await trio.sleep_forever()
             raise AssertionError
 
-    with pytest.raises(StoresBroken, match="did not end within 0.2 seconds"):
+    with pytest.raises(StoresBroken, match=r"did not end within 0\.2 seconds"):
         await check_stores(lambda: in_memory(Hanging), rules=["journals_are_in_order"], timeout=0.2)
 
 

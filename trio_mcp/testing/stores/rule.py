@@ -10,7 +10,7 @@ import trio
 
 from trio_mcp.stores.contract import StoredTask, Stores
 
-__all__ = ["PairOfStores", "StoreFault", "StoreRule", "store_rule"]
+__all__ = ["PairOfStores", "StoreFault", "StoreRule", "store_rule", "until"]
 
 
 class StoreFault(Exception):
@@ -52,12 +52,20 @@ class PairOfStores:
 
     async def run_out(self, start: float) -> None:
         """Wait until a lease that was made at a time has run out."""
-        while (left := start + self.lease - self.two.clock()) >= 0:
-            await trio.sleep(left + 0.001)
+        await until(self.two.clock, start + self.lease)
 
     def fail(self, what: str) -> NoReturn:
         """Report that the rule is broken."""
         raise StoreFault(what)
+
+
+async def until(clock: Callable[[], float], time: float) -> None:
+    """Wait until a clock has passed a time."""
+    while True:
+        left = time - clock()
+        if left < 0:
+            return
+        await trio.sleep(left + 0.001)
 
 
 Check: TypeAlias = Callable[[PairOfStores], Awaitable[None]]
@@ -80,4 +88,4 @@ class StoreRule:
 
 def store_rule(sentence: str) -> Callable[[Check], StoreRule]:
     """Return a decorator that turns a check into a rule, named after the function."""
-    return lambda check: StoreRule(check.__name__, sentence, check)  # type: ignore[attr-defined]
+    return lambda check: StoreRule(check.__name__, sentence, check)

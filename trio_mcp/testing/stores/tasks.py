@@ -6,7 +6,7 @@ import attrs
 import trio
 
 from trio_mcp.stores.contract import StaleWriter, StoredTask, StoreError, StoreFull
-from trio_mcp.testing.stores.rule import PairOfStores, store_rule
+from trio_mcp.testing.stores.rule import PairOfStores, store_rule, until
 
 __all__: list[str] = []
 
@@ -181,7 +181,6 @@ async def expiry_can_be_moved(pair: PairOfStores) -> None:
     shortened = await pair.one.add_task(pair.task("shortened"))
     await pair.two.put_task(attrs.evolve(kept, version=2, expires=None))
     await pair.two.put_task(attrs.evolve(shortened, version=2, expires=soon))
-    while (left := soon - pair.one.now()) >= 0:
-        await trio.sleep(left + 0.001)
+    await until(pair.one.now, soon)
     await pair.one.add_task(pair.task("other"))  # a write, which may delete what has expired
     pair.equal(dict(await pair.two.versions(["kept", "shortened"])), {"kept": 2}, "versions() after the first expiry")
