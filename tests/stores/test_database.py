@@ -18,6 +18,9 @@ from trio_mcp.stores import database
 from trio_mcp.stores.database import Database
 from trio_mcp.stores.sqlite_file import LockedFile
 
+NET = 300.0
+"""Seconds. Against a hang only."""
+
 
 class Numbers:
     """A database of numbers, whose thread is busy until `go` is set.
@@ -143,6 +146,21 @@ async def test_operations_that_wait_together_wait_once_for_a_locked_file(
     numbers.other.execute("ROLLBACK")
     await numbers.add(4)
     assert await numbers.all() == [4]
+
+
+async def test_an_operation_whose_time_is_up_fails_alone_and_the_others_go_on_waiting(numbers: Numbers) -> None:
+    numbers.locked_at = 2
+    async with trio.open_nursery() as nursery:
+        await nursery.start(numbers.occupy)
+        for number, timeout in ((1, NET), (2, 0), (3, NET)):
+            numbers.database.timeout = timeout
+            nursery.start_soon(numbers.add, number)
+            await trio.testing.wait_all_tasks_blocked()
+        numbers.go.set()
+        await eventually(lambda: numbers.failed)
+        numbers.other.execute("ROLLBACK")
+    assert (numbers.failed, numbers.begun) == ([2], 3)
+    assert await numbers.all() == [1, 3]
 
 
 async def test_an_operation_that_is_cancelled_before_its_turn_has_no_effect(numbers: Numbers) -> None:
