@@ -206,8 +206,16 @@ def test_a_client_loads_no_server_no_http_server_and_no_command_line(code: str) 
 @pytest.mark.parametrize("code", ["from trio_mcp import Server", "from trio_mcp.low_level import stdio_server"])
 def test_a_server_loads_no_client_and_no_http(code: str) -> None:
     loaded = modules_after(code)
-    for unwanted in (*HTTP, *AUTH, "trio_mcp.client", "trio_mcp.cli", "asyncio", "anyio"):
+    for unwanted in (*HTTP, *AUTH, "trio_mcp.client", "trio_mcp.cli", "trio_mcp.stores", "asyncio", "anyio"):
         assert unwanted not in loaded, unwanted
+
+
+def test_an_http_server_without_stores_loads_nothing_of_them_but_an_interface() -> None:
+    loaded = modules_after("from trio_mcp import HttpOptions; HttpOptions(); import trio_mcp.http.server.app")
+    assert {name for name in loaded if name.startswith(("trio_mcp.stores", "sqlite3"))} == {
+        "trio_mcp.stores",
+        "trio_mcp.stores.event_store",
+    }
 
 
 def test_what_helps_to_test_needs_no_extra_until_it_is_used() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.checkpoints import auth_rows, client_rows, server_rows, session_rows, transport_rows
+from tests.checkpoints import auth_rows, client_rows, server_rows, session_rows, store_rows, transport_rows
 from tests.checkpoints.public import public_functions
 from tests.checkpoints.table import CALLS, EFFECTS, Check, Row
 from tests.public_names import ROOT
@@ -29,11 +29,12 @@ from trio_mcp.low_level import (
 )
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
-from trio_mcp.testing import CallRecorder, FaultLinks, check_transport
+from trio_mcp.stores import MemoryStores, SqliteStores
+from trio_mcp.testing import CallRecorder, FaultLinks, check_stores, check_transport
 
 HANG = 30  # seconds; only a net
 
-assert client_rows, (auth_rows, server_rows, session_rows, transport_rows)  # their imports fill the tables
+assert client_rows, (auth_rows, server_rows, session_rows, store_rows, transport_rows)  # their imports fill the tables
 
 WITHOUT_EFFECT: dict[object, str] = {
     AuthorizationServer.__call__: "answers at once; then only sends",
@@ -47,10 +48,18 @@ WITHOUT_EFFECT: dict[object, str] = {
     CallRecorder.__call__: "hands on",
     MemoryEventStore.after: "reads",
     **dict.fromkeys((Middleware.handle_request, Middleware.send_request), "hands on"),
+    MemoryStores.__aenter__: "does nothing",
+    MemoryStores.__aexit__: "does nothing",
+    **{
+        getattr(kind, name): "reads"
+        for kind in (MemoryStores, SqliteStores)
+        for name in ("after", "journal", "task", "versions")
+    },
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",
     check_client: "looks, and leaves nothing behind",
     check_server: "looks, and leaves nothing behind",
+    check_stores: "looks, and leaves nothing behind",
     check_transport: "looks, and leaves nothing behind",
     failover_client: "opens what no other task sees; its links close as those of their ways do",
     **{each.load: "reads" for each in (FileTokens, KeyringTokens, MemoryTokens)},

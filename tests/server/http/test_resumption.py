@@ -17,6 +17,7 @@ from tests.server.http.in_memory import writes
 from tests.waiting import eventually
 from trio_mcp import Context
 from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.stores import MemoryStores, SqliteStores
 from trio_mcp.stores.event_store import StoredEvent
 from trio_mcp.stores.event_stores import MemoryEventStore, SqliteEventStore
 
@@ -313,16 +314,19 @@ async def test_an_older_request_that_waits_for_the_store_does_not_take_the_strea
         assert answer["result"]["structuredContent"] == {"result": "done"}
 
 
-async def test_a_file_outlives_the_server_and_its_sessions_do_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [SqliteEventStore, SqliteStores])
+async def test_a_file_outlives_the_server_and_its_sessions_do_not(
+    tmp_path: Path, kind: type[SqliteEventStore | SqliteStores]
+) -> None:
     """After a restart: what was sent on a stream can be fetched, anything else starts with initialize (404)."""
     path = tmp_path / "events.db"
     async with (
-        SqliteEventStore(path) as store,
+        kind(path) as store,
         session(HttpOptions(event_store=store)) as (_, raw),
         raw.call("count", {"to": 2}) as r,
     ):
         await r.aread()
-    async with SqliteEventStore(path) as store, served(HttpOptions(event_store=store)) as (_, http, _):
+    async with kind(path) as store, served(HttpOptions(event_store=store)) as (_, http, _):
         raw.http = http
         async with raw.listen("1-1") as r:
             progress, answer = await Events(r).messages()
@@ -334,6 +338,16 @@ async def test_a_file_outlives_the_server_and_its_sessions_do_not(tmp_path: Path
         raw.session = "another"
         async with raw.listen("1-1") as r:
             assert r.status_code == 404
+
+
+async def test_stores_in_memory_are_an_event_store() -> None:
+    """The stores of tasks keep the messages of sessions, too."""
+    async with session(HttpOptions(event_store=MemoryStores(), retry=2.5)) as (_, raw):
+        async with raw.call("count", {"to": 2}) as r:
+            await r.aread()
+        async with raw.listen("1-1") as r:
+            progress, answer = await Events(r).messages()
+        assert (progress["params"]["progress"], answer["id"]) == (2, 1)
 
 
 async def test_the_end_of_a_session_forgets_its_events() -> None:
