@@ -250,7 +250,7 @@ async def test_a_process_that_was_stopped_while_it_writes_delays_writers_and_no_
             assert await stores.task("a") == first
             assert dict(await stores.versions(["a"])) == {"a": 1}
             assert await stores.journal("a") == ()
-            assert await stores.claim_tasks(["other tool"], lease=1, most=1) == ()  # a look that finds nothing
+            assert await stores.claim_tasks(["other tool"], lease=1, most=1) == []  # a look that finds nothing
             with pytest.raises(StoreBusy):
                 await stores.claim_tasks(["tool"], lease=1, most=1)
             with pytest.raises(StoreBusy):

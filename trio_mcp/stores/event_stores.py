@@ -59,7 +59,7 @@ def insert_events(
     max_age: float,
     max_events: int,
 ) -> list[int]:
-    """Store events that are not stored yet, delete those beyond the bounds, and return the numbers of the new ones."""
+    """Store events that are not stored yet, delete those beyond the bounds, and return the numbers of all given."""
     numbers = []
     for event in events:
         number = event.number
@@ -135,8 +135,12 @@ class MemoryEventStore(EventStore):
     def __len__(self) -> int:
         return len(self._order)
 
-    async def append(self, session: str, events: Sequence[StoredEvent]) -> Sequence[int]:
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         await trio.lowlevel.checkpoint()
+        self.insert(session, events)
+
+    def insert(self, session: str, events: Sequence[StoredEvent]) -> list[int]:
+        """Store events that are not stored yet, delete those beyond the bounds, and return the numbers of all given."""
         now = self._clock()
         numbers = []
         for event in events:

@@ -206,9 +206,10 @@ class MemoryStores(Stores):
     # --- events --------------------------------------------------------------------------------------------------
 
     async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
+        await trio.lowlevel.checkpoint()
         if token is not None:
             raise stale_session(session)
-        return await self._events.append(session, events)
+        return self._events.insert(session, events)
 
     async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
         return await self._events.after(session, stream, number)

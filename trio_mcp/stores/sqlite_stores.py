@@ -179,7 +179,7 @@ class SqliteStores(Stores):
     async def claim_tasks(self, tools: Collection[str], *, lease: float, most: int) -> Sequence[Claim]:
         # Processes look once a second, and most looks find nothing: those must not wait for the lock.
         if not await self._read(lambda each, moment: tables.claimable(each, tools, moment)):
-            return ()
+            return []
         tokens = [secrets.token_urlsafe(16) for _ in range(most)]
         return await self._write(lambda each, moment: tables.claim(each, tools, tokens, lease, moment))
 
