@@ -21,14 +21,17 @@ from trio_mcp import (
     ClientGroup,
     Context,
     HttpServerParameters,
+    InputError,
     McpError,
+    NegotiationError,
     ProxyServer,
     RemoteProtocolError,
     Server,
     SessionOptions,
 )
 from trio_mcp._nursery import background_nursery
-from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification, Request, Response, SessionMessage
+from trio_mcp.low_level import memory_link_pair
 from trio_mcp.middleware import Middleware
 from trio_mcp.server.base_server import core_of
 
@@ -581,6 +584,12 @@ def test_a_wrong_middleware_is_refused_at_once(make: Any, middleware: Any, text:
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize("make", [Server, Client])
+def test_a_middleware_that_is_not_in_a_list_is_refused(make: Any) -> None:
+    with pytest.raises(TypeError, match="middleware must be a list"):
+        make("x", middleware=Recorder([]))
+
+
 # --- mounts, stateless HTTP, the end of a server ----------------------------------------------------------------------
 
 
@@ -604,6 +613,75 @@ async def test_a_mounted_servers_middleware_sees_its_own_requests_only(way: str)
             await client.request("example.com/none")
     assert inner_events == ["> tools/call", "< tools/call"]
     assert pair.seen.logs == ["told"]
+
+
+async def test_a_ping_before_the_handshake_is_not_seen() -> None:
+    """Nothing is known of the client then, so there is no context for a middleware to look at."""
+    events: list[str] = []
+    server = Server("x", middleware=[Recorder(events)])
+    async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
+        nursery.start_soon(server.serve, theirs)
+        await ours.write.send(SessionMessage(Request(1, "ping")))
+        assert (await ours.read.receive()).message == Response(1, {})
+    assert events == []
+
+
+async def test_a_middleware_that_cancels_the_scope_of_a_question_fails_the_call() -> None:
+    class Cancels(Middleware):
+        async def handle_request(self, context: Any, call_next: Any) -> dict[str, Any]:
+            context.cancel_scope.cancel()
+            await trio.lowlevel.checkpoint()
+            raise AssertionError("a checkpoint in a cancelled scope")
+
+    pair = Pair([], [Cancels()])
+    async with pair.connected("memory, modern") as client:
+        with pytest.raises(InputError, match="a middleware cancelled the server's 'elicitation/create'"):
+            await client.call_tool("ask")
+
+
+@each_way
+async def test_a_middleware_may_modify_the_result_of_the_handshake_in_place(way: str) -> None:
+    """What it modifies is a copy: the server's own declaration stays as it is."""
+
+    class Modifies(Middleware):
+        async def handle_request(self, context: Any, call_next: Any) -> dict[str, Any]:
+            result: dict[str, Any] = await call_next()
+            if context.method in ("initialize", "server/discover"):
+                result["capabilities"].clear()
+                result.get("serverInfo", {}).clear()
+            return result
+
+    pair = Pair([Modifies()], [])
+    with contextlib.suppress(NegotiationError):
+        async with pair.connected(way) as client:
+            assert client.capabilities.tools is None
+    identity = core_of(pair.server).identity
+    assert identity.info["name"] == "pair"
+    assert "tools" in identity.capabilities(MODERN)
+
+
+async def test_a_handshake_over_http_that_a_middleware_holds_up_ends_with_the_server() -> None:
+    class Hangs(Middleware):
+        started = trio.Event()
+
+        async def handle_request(self, context: Any, call_next: Any) -> dict[str, Any]:
+            self.started.set()
+            await trio.sleep_forever()
+            raise AssertionError
+
+    server, shutdown = Server("x", middleware=[Hangs()]), trio.Event()
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(partial(server.serve_http, port=0, shutdown=shutdown, grace=0.05))
+
+            async def connect() -> None:
+                with pytest.raises(McpError, match="the session was closed"):
+                    async with Client(url, mode=LEGACY):
+                        raise AssertionError("the client must not connect")
+
+            nursery.start_soon(connect)
+            await Hangs.started.wait()
+            shutdown.set()
 
 
 async def test_a_ping_is_answered_through_middleware_while_the_server_ends() -> None:

@@ -39,8 +39,9 @@ from trio_mcp import (
 )
 from trio_mcp.client.group.catalog import Listed
 from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.jsonrpc import Notification
 from trio_mcp.low_level import BaseSession, HandlerOptions, Link, memory_link_pair
-from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
+from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
 from trio_mcp.types import (
     CompleteResult,
     CreateMessageResult,
@@ -75,6 +76,16 @@ async def own_middleware(context: Context, call_next: Callable[[], Awaitable[dic
     return await call_next()
 
 
+class Everything(Middleware):
+    async def handle_request(
+        self, context: Context, call_next: Callable[[], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        return await super().handle_request(context, call_next)
+
+    def send_notification(self, notification: Notification) -> Notification | None:
+        return notification if notification.method == "example.com/own" else None
+
+
 server = Server(
     "typed",
     version="1",
@@ -99,6 +110,7 @@ Server(
         Caching({"add"}),
         ErrorMasking(),
         own_middleware,
+        Everything(),
     ],
 )
 server.disable("wait", kind="tool")

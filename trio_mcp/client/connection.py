@@ -346,7 +346,12 @@ class ClientConnection:
             # A middleware may have replaced the parameters, so they are checked again.
             return await self.inputs.prepare(session.server.revision, method, context.params)()
 
-        return partial(surround, layers, context, last)
+        async def answer() -> dict[str, Any]:
+            with context.cancel_scope:
+                return await surround(layers, context, last)
+            raise LocalProtocolError(f"a middleware cancelled the server's {method!r}")
+
+        return answer
 
     def _noticed(self, session: ClientSession, notification: Notification) -> None:
         method = notification.method

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -57,7 +58,7 @@ class LayeredSession(ClientSession):
         # Requests on an open session have passed through the middleware already, with its plain functions.
         if self._server is not None or not self._layers.send_request:
             return await super()._call(method, params, limits, related=related, opened=opened)
-        given = dict(params or {})
+        given = copy.deepcopy(params or {})  # parts of it belong to the session, and a middleware may modify it
         revision = given.get("protocolVersion") or given["_meta"][meta.PROTOCOL_VERSION]
         call = OutgoingCall(method, given, revision)
 

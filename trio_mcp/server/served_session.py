@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -443,5 +444,5 @@ def _held_back(context: Any, result: dict[str, Any] | None) -> dict[str, Any] | 
     # handshake skips it, since its context knows nothing of the client.
     if result is None or context.client is None:
         return result
-    context.ready = result
+    context.ready = copy.deepcopy(result)  # parts of it belong to the server, and a middleware may modify what it gets
     return None

@@ -407,9 +407,9 @@ class Server(BaseServer):
         """Let a function handle a notification that the protocol does not define.
 
         A client's notifications are handled one by one, in the order of arrival, so a slow function delays those that
-        follow; requests may overtake them. Middleware does not run for notifications, and exceptions are logged. The
-        function is cancelled when the session ends. In the modern era, a client on Streamable HTTP can't send
-        notifications.
+        follow; requests may overtake them. An instance of `trio_mcp.middleware.Middleware` sees them first; a plain
+        function given as middleware does not. Exceptions are logged. The function is cancelled when the session ends.
+        In the modern era, a client on Streamable HTTP can't send notifications.
 
         Args:
             name: The notification's method.
@@ -496,7 +496,8 @@ class Server(BaseServer):
 
         The other server's lifespan is entered once per run of this server, inside this server's own; its functions find
         its state in `Context.state`. Its middleware runs around its calls, reads, prompts, completions and own methods,
-        inside this server's middleware, but not around lists and subscriptions. Its ``override``, ``functions``
+        inside this server's middleware, but not around lists, subscriptions and requests without a handler; and it sees
+        no notifications, as these belong to the server that runs. Its ``override``, ``functions``
         and ``expose_errors`` apply to its functions. Everything else (instructions, ``options``, ``lists``, ``input``,
         ``principal``) is this server's. The other server may still be served by itself and mounted elsewhere.
 

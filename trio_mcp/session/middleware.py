@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import accepts
 from trio_mcp._log import logger
 from trio_mcp.jsonrpc.messages import Batch, Incoming, Notification, RequestId, SessionMessage
 from trio_mcp.session.sink import Owner, SessionSink
-
-if TYPE_CHECKING:  # for annotations only
-    from trio_mcp.session.handlers import RequestContext
 
 __all__ = [
     "NO_LAYERS",
@@ -74,7 +71,8 @@ class Middleware:
     requests without a valid declaration of the client, and those that lack a scope.
     """
 
-    async def handle_request(self, context: RequestContext, call_next: CallNext) -> dict[str, Any]:
+    # The type of the context is Any, so that a middleware of a server may call it a `Context`.
+    async def handle_request(self, context: Any, call_next: CallNext) -> dict[str, Any]:
         """Surround a request from the peer, inside its cancel scope.
 
         A server sees each request of its clients: those with a handler, ``initialize``, ``server/discover``, ``ping``,
@@ -83,10 +81,11 @@ class Middleware:
         A ``ping`` before the handshake is not seen.
 
         A client sees the server's questions and pings. In the modern era, questions come in a result and not as
-        requests, but are seen here all the same; the id in their context is then the key of the question.
+        requests, but are seen here, too; the id in their context is then the key of the question.
 
         Args:
-            context: The request. On a server, it is a `Context`. Its ``params`` may be replaced.
+            context: The request: on a server a `Context`, on a client a `RequestContext`. Its ``params`` may be
+                replaced.
             call_next: Passes the request on, and returns the result or raises the error; it may be called several
                 times, or not at all.
 
@@ -108,8 +107,8 @@ class Middleware:
         take long.
 
         Args:
-            notification: The notification. ``notifications/cancelled`` and ``notifications/initialized`` can't be
-                changed or dropped.
+            notification: The notification, which must not be modified in place. ``notifications/cancelled`` and
+                ``notifications/initialized`` can't be replaced or dropped.
 
         Returns:
             The notification, a replacement, or None to drop it.
@@ -150,8 +149,8 @@ class Middleware:
         code that must not wait: it must not take long.
 
         Args:
-            notification: The notification. ``notifications/cancelled`` and ``notifications/initialized`` can't be
-                changed or dropped.
+            notification: The notification, which must not be modified in place. ``notifications/cancelled`` and
+                ``notifications/initialized`` can't be replaced or dropped.
 
         Returns:
             The notification, a replacement, or None to drop it.
@@ -191,7 +190,7 @@ class Layers:
             _overriding(own, "handle_request"),
             _overriding(own, "handle_notification"),
             _overriding(own, "send_request"),
-            # What is sent comes from the inside, so the innermost middleware sees it first.
+            # A notification that is sent comes from the inside, so the innermost middleware sees it first.
             _overriding(reversed(own), "send_notification"),
         )
 
@@ -212,6 +211,8 @@ class Layers:
             TypeError: If something in it is neither a function with two arguments nor an instance of `Middleware`, or
                 a method can't be called as it will be.
         """
+        if isinstance(given, Middleware) or not isinstance(given, Iterable):
+            raise TypeError(f"middleware must be a list; write middleware=[{given!r}]")
         for each in given:
             if isinstance(each, type):  # a class can be called, but most likely its parentheses were forgotten
                 raise TypeError(f"a middleware must be an instance: write {each.__name__}(), not {each.__name__}")
@@ -339,7 +340,7 @@ class OutgoingNotifications:
     def __init__(self, sink: Any, layers: Sequence[Change]) -> None:
         self._sink: SessionSink = sink
         self._layers = layers
-        # What has nothing to do with notifications goes to the other sink without a detour.
+        # These methods have nothing to do with notifications, so they take no detour.
         self.room = self._sink.room
         self.release = self._sink.release
         self.close_stream = self._sink.close_stream
