@@ -30,7 +30,7 @@ from trio_mcp import (
     SessionOptions,
 )
 from trio_mcp._nursery import background_nursery
-from trio_mcp.jsonrpc.messages import Notification, Request, Response, SessionMessage
+from trio_mcp.jsonrpc.messages import Batch, Notification, Request, Response, SessionMessage
 from trio_mcp.low_level import memory_link_pair
 from trio_mcp.middleware import Middleware
 from trio_mcp.server.base_server import core_of
@@ -624,6 +624,49 @@ async def test_a_ping_before_the_handshake_is_not_seen() -> None:
         await ours.write.send(SessionMessage(Request(1, "ping")))
         assert (await ours.read.receive()).message == Response(1, {})
     assert events == []
+
+
+async def test_the_notifications_of_a_batch_pass_one_by_one() -> None:
+    """Only 2025-03-26 has batches; a batch of which nothing is left has no effect."""
+    pair = Pair([Edit("handle_notification", HELLO, "drop")], [])
+    other = Notification("example.com/other")
+    heard: list[Any] = []
+
+    async def hear(params: Any, context: Any) -> None:
+        heard.append(context.method)
+
+    pair.server.add_notification(other.method, hear)
+    params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    with trio.fail_after(30):
+        async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
+            nursery.start_soon(pair.server.serve, theirs)
+            await ours.write.send(SessionMessage(Request(1, "initialize", params)))
+            await ours.read.receive()
+            await ours.write.send(SessionMessage(Notification(INITIALIZED)))
+            await ours.write.send(SessionMessage(Batch((Notification(HELLO),))))
+            await ours.write.send(SessionMessage(Batch((Notification(HELLO), other, Request(2, "ping")))))
+            assert (await ours.read.receive()).message == Batch((Response(2, {}),))
+            await eventually(lambda: heard)
+    assert heard == [other.method]
+    assert pair.seen.hello == []
+
+
+@pytest.mark.parametrize("side", ["server", "client"])
+async def test_incoming_notifications_pass_in_a_task_of_the_side_that_receives_them(side: str) -> None:
+    """In memory, a sender may act for the receiver; but it must not run what a program has set on the other side."""
+    tasks: set[str] = set()
+
+    class Where(Middleware):
+        def handle_notification(self, notification: Notification) -> Notification | None:
+            tasks.add(trio.lowlevel.current_task().name)
+            return notification
+
+    pair = Pair([Where()], []) if side == "server" else Pair([], [Where()])
+    async with pair.connected("memory, legacy") as client:
+        await client.notify(HELLO)
+        await pair.work(client)
+        await settle()
+    assert {name.rpartition(".")[2] for name in tasks} == {"_read_all"}
 
 
 async def test_a_middleware_that_cancels_the_scope_of_a_question_fails_the_call() -> None:

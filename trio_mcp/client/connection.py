@@ -18,7 +18,6 @@ from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.failover.link import FailoverConnector
 from trio_mcp.client.failover.parameters import TransportStatus, WayStatus
 from trio_mcp.client.failover.router import WriteEnd
-from trio_mcp.client.layered_session import LayeredSession, question_context
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.subscriptions import NOTICES, Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, auths_of, link_factory, target_name
@@ -183,7 +182,11 @@ class ClientConnection:
             self._ended.set()
 
     def _make_session(self, link: Link) -> ClientSession:
-        make = ClientSession if self._layers == NO_LAYERS else partial(LayeredSession, self._layers)
+        make: Callable[..., ClientSession] = ClientSession
+        if self._layers != NO_LAYERS:
+            from trio_mcp.client.layered_session import LayeredSession  # deferred: few clients have such middleware
+
+            make = partial(LayeredSession, self._layers)
         return make(
             *link,
             client_info=self._client_info,
@@ -340,6 +343,8 @@ class ClientConnection:
         get_answer = self.inputs.prepare(session.server.revision, method, params)
         if not layers:
             return get_answer
+        from trio_mcp.client.layered_session import question_context
+
         context = question_context(session, key, method, params)
 
         async def last() -> dict[str, Any]:
