@@ -19,7 +19,8 @@ from tests.public_names import ROOT
 from trio_mcp.session.client import ClientSession
 
 FOR_USERS = tuple(
-    f"trio_mcp{name}" for name in ("", ".auth", ".low_level", ".middleware", ".otel", ".stores", ".testing")
+    f"trio_mcp{name}"
+    for name in ("", ".auth", ".extensions", ".low_level", ".middleware", ".otel", ".stores", ".testing")
 )
 HANDED_OUT = (ClientSession,)
 """What `Client.session` returns. (What `Server.asgi_app` returns is called by ASGI servers only.)"""

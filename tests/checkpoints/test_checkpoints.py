@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.checkpoints import auth_rows, client_rows, server_rows, session_rows, store_rows, transport_rows
+from tests.checkpoints import (
+    auth_rows,
+    client_rows,
+    extension_rows,
+    server_rows,
+    session_rows,
+    store_rows,
+    transport_rows,
+)
 from tests.checkpoints.public import public_functions
 from tests.checkpoints.table import CALLS, EFFECTS, Check, Row
 from tests.public_names import ROOT
@@ -34,7 +42,14 @@ from trio_mcp.testing import CallRecorder, FaultLinks, check_stores, check_trans
 
 HANG = 30  # seconds; only a net
 
-assert client_rows, (auth_rows, server_rows, session_rows, store_rows, transport_rows)  # their imports fill the tables
+assert client_rows, (
+    auth_rows,
+    extension_rows,
+    server_rows,
+    session_rows,
+    store_rows,
+    transport_rows,
+)  # their imports fill the tables
 
 WITHOUT_EFFECT: dict[object, str] = {
     AuthorizationServer.__call__: "answers at once; then only sends",

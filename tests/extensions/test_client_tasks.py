@@ -28,6 +28,7 @@ from trio_mcp import (
 )
 from trio_mcp.extensions import TaskCancelled, TaskExpired, Tasks, TaskState
 from trio_mcp.extensions.tasks import following
+from trio_mcp.extensions.tasks.client import followed_of
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.types import meta
 
@@ -582,7 +583,7 @@ async def test_a_client_keeps_nothing_of_tasks_without_a_handle(autojump_clock: 
     async with task_server(completed()) as (client, _):
         await client.call_tool("x")
         gc.collect()
-        assert len(Tasks.of(client)._followed) == 0  # noqa: SLF001
+        assert len(followed_of(client)) == 0
 
 
 @pytest.mark.parametrize(("given", "kind"), [("", ValueError), (None, TypeError), (b"x", TypeError)])

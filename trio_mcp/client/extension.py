@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
+import trio
+
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_hook
 from trio_mcp.eras.capabilities import checked_extensions
@@ -113,6 +115,7 @@ class ClientExtension:
         Args:
             client: The `Client`.
         """
+        await trio.lowlevel.checkpoint()
 
 
 class HasClientSide(Protocol):

@@ -12,7 +12,7 @@ from trio_mcp.client.access import ClientAccess
 from trio_mcp.client.extension import ClientExtension, Finisher
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.extensions.tasks.errors import IDENTIFIER
-from trio_mcp.extensions.tasks.following import FollowedTask, TaskRequests
+from trio_mcp.extensions.tasks.following import FollowedTask, TaskCalls
 from trio_mcp.extensions.tasks.handle import TaskHandle
 from trio_mcp.extensions.tasks.wire import TaskState, final_result, read_created, read_state
 from trio_mcp.jsonrpc.messages import Notification
@@ -22,20 +22,76 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 if TYPE_CHECKING:
     from trio_mcp.client.client import Client
 
-__all__ = ["ClientTasks", "TasksClientSide"]
+__all__ = ["ClientTasks", "TasksClientSide", "followed_of"]
 
 NOTICE = "notifications/tasks"
+
+
+class FollowedTasks:
+    """The tasks of a client that are being followed.
+
+    Args:
+        client: The client.
+        access: The parts of the client.
+
+    Attributes:
+        calls: What the tasks share.
+    """
+
+    def __init__(self, client: Client, access: ClientAccess) -> None:
+        self.calls = TaskCalls(client, access)
+        # All handles of a task share what is known of it, as long as there is one.
+        self._followed: WeakValueDictionary[str, FollowedTask] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def created(self, result: dict[str, Any]) -> FollowedTask:
+        """Follow a task that the server has just created.
+
+        Raises:
+            RemoteProtocolError: If the result is malformed.
+        """
+        seed = read_created(result)
+        return self.follow(seed.task_id, seed)
+
+    def follow(self, task_id: str, seed: TaskState | None = None) -> FollowedTask:
+        """Follow a task, with the state with which it was created, if it is new."""
+        followed = self._followed.get(task_id)
+        if followed is None:
+            self._followed[task_id] = followed = FollowedTask(self.calls, task_id, seed)
+        return followed
+
+    async def finish(self, result: dict[str, Any], limits: CallLimits) -> dict[str, Any]:
+        """Wait for the task that a call has become, and return its result; cancel the task if the wait ends early."""
+        followed = self.created(result)
+        try:
+            state = await followed.outcome(limits)
+        finally:
+            # The caller never learns the id, so no one could ever fetch the result.
+            followed.abandon()
+        return final_result(state)
+
+    def note(self, notification: Notification) -> None:
+        """Take note of the state in a notification, if its task is being followed.
+
+        Raises:
+            RemoteProtocolError: If it is malformed.
+        """
+        params = notification.params or {}
+        task_id = params.get("taskId")
+        if not isinstance(task_id, str):
+            raise RemoteProtocolError(f"the server sent a malformed {NOTICE!r} notification: it names no task")
+        followed = self._followed.get(task_id)
+        if followed is not None:  # otherwise the notification is late
+            followed.note(read_state(params, task_id))
 
 
 class ClientTasks:
     """The tasks of a client: see `Tasks.of`."""
 
-    def __init__(self, client: Client, access: ClientAccess) -> None:
-        self._client = client
-        self._access = access
-        self._calls = TaskRequests(client, access)
-        # All handles of a task share what is known of it, as long as there is one.
-        self._followed: WeakValueDictionary[str, FollowedTask] = WeakValueDictionary()
+    def __init__(self, followed: FollowedTasks) -> None:
+        self._followed = followed
 
     async def start(
         self,
@@ -67,10 +123,11 @@ class ClientTasks:
         """
         if limits:
             refuse_unknown(ClientTasks.start, limits, CallLimits)
-        result = await self._access.call_tool(name, arguments, meta=meta, **limits)
+        followed = self._followed
+        result = await followed.calls.access.call_tool(name, arguments, meta=meta, **limits)
         if result.get("resultType") != "task":
-            return TaskHandle(self._client, self._access, None, name, result)
-        return TaskHandle(self._client, self._access, self.created(result), name)
+            return TaskHandle(followed.calls, None, name, result)
+        return TaskHandle(followed.calls, followed.created(result), name)
 
     def task(self, task_id: str, *, tool: str | None = None) -> TaskHandle:
         """Return a handle for a task whose id is known, for example from an earlier connection. Nothing is sent.
@@ -86,46 +143,7 @@ class ClientTasks:
         check_text("task_id", task_id)
         if tool is not None:
             check_text("tool", tool)
-        return TaskHandle(self._client, self._access, self._follow(task_id), tool)
-
-    def created(self, result: dict[str, Any]) -> FollowedTask:
-        """Follow a task that the server has just created.
-
-        Raises:
-            RemoteProtocolError: If the result is malformed.
-        """
-        seed = read_created(result)
-        return self._follow(seed.task_id, seed)
-
-    def _follow(self, task_id: str, seed: TaskState | None = None) -> FollowedTask:
-        followed = self._followed.get(task_id)
-        if followed is None:
-            self._followed[task_id] = followed = FollowedTask(self._calls, task_id, seed)
-        return followed
-
-    async def finish(self, result: dict[str, Any], limits: CallLimits) -> dict[str, Any]:
-        """Wait for the task that a call has become, and return its result; cancel the task if the wait ends early."""
-        followed = self.created(result)
-        try:
-            state = await followed.outcome(limits)
-        finally:
-            # The caller never learns the id, so no one could ever fetch the result.
-            followed.abandon()
-        return final_result(state)
-
-    def note(self, notification: Notification) -> None:
-        """Take note of the state in a notification, if its task is being followed.
-
-        Raises:
-            RemoteProtocolError: If it is malformed.
-        """
-        params = notification.params or {}
-        task_id = params.get("taskId")
-        if not isinstance(task_id, str):
-            raise RemoteProtocolError(f"the server sent a malformed {NOTICE!r} notification: it names no task")
-        followed = self._followed.get(task_id)
-        if followed is not None:  # otherwise the notification is late
-            followed.note(read_state(params, task_id))
+        return TaskHandle(self._followed.calls, self._followed.follow(task_id), tool)
 
 
 class TasksClientSide(ClientExtension):
@@ -137,24 +155,29 @@ class TasksClientSide(ClientExtension):
     filters = {"taskIds": (NOTICE,)}  # noqa: RUF012 - as in the class that this one extends
 
     def __init__(self) -> None:
-        self.notifications = {NOTICE: lambda client, notification: _of(client).note(notification)}
+        self.notifications = {NOTICE: lambda client, notification: followed_of(client).note(notification)}
         self.result_types = {"task": Finisher(("tools/call",), _finish)}
 
     def settings(self, revision: str) -> dict[str, Any] | None:
         """Return no settings in the modern era; the extension does not exist in the legacy era."""
         return {} if revision in MODERN_REVISIONS else None
 
-    def attach(self, client: Client, access: ClientAccess) -> ClientTasks:
-        """Return the tasks of a client."""
-        return ClientTasks(client, access)
+    def attach(self, client: Client, access: ClientAccess) -> FollowedTasks:
+        """Return the tasks of a client that are being followed: none yet."""
+        return FollowedTasks(client, access)
 
 
-def _of(client: Client) -> ClientTasks:
-    tasks: ClientTasks = client.attached(IDENTIFIER)
-    return tasks
+def followed_of(client: Client) -> FollowedTasks:
+    """Return the tasks of a client that are being followed.
+
+    Raises:
+        LocalProtocolError: If the client was made without this extension.
+    """
+    followed: FollowedTasks = client.attached(IDENTIFIER)
+    return followed
 
 
 async def _finish(
     client: Client, method: str, params: dict[str, Any], result: dict[str, Any], limits: CallLimits
 ) -> dict[str, Any]:
-    return await _of(client).finish(result, limits)
+    return await followed_of(client).finish(result, limits)

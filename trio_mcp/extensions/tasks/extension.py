@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from trio_mcp._checks import check_kind
-from trio_mcp.extensions.tasks.errors import IDENTIFIER
 
 if TYPE_CHECKING:
     from trio_mcp.client.client import Client
@@ -25,7 +24,11 @@ class Tasks:
     ``@server.tool(task="optional")``, may run as tasks, which lie in the server's stores. Without ``stores``, they live
     in memory, as long as the server runs. For a client, ``Client(url, extensions=[Tasks()])``: `Client.call_tool` then
     waits for the result of the task, with the same result, callbacks and limits as without a task. To keep a task
-    instead, see `Tasks.of`. Servers create tasks only in the modern era (2026-07-28).
+    instead, see `Tasks.of`. Servers create tasks only in the modern era (2026-07-28), and only from ``tools/call``.
+
+    A task reports no progress, so a client's ``on_progress`` is not called once a call has become a task; watch the
+    task instead (`TaskHandle.watch`) for the server's messages about it. One object may be given to any number of
+    clients and servers.
 
     Args:
         options: The limits of a server's tasks.
@@ -70,5 +73,6 @@ class Tasks:
         Raises:
             LocalProtocolError: If the client was made without this extension.
         """
-        tasks: ClientTasks = client.attached(IDENTIFIER)
-        return tasks
+        from trio_mcp.extensions.tasks.client import ClientTasks, followed_of
+
+        return ClientTasks(followed_of(client))

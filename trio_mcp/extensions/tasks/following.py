@@ -24,15 +24,14 @@ from trio_mcp.errors import (
     RequestTimeout,
     TransportError,
 )
-from trio_mcp.extensions.tasks.errors import TaskExpired
-from trio_mcp.extensions.tasks.wire import TaskState, read_state
+from trio_mcp.extensions.tasks.wire import TaskExpired, TaskState, read_state
 from trio_mcp.session.calls import USE_SESSION, CallLimits
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
     from trio_mcp.client.client import Client
 
-__all__ = ["FollowedTask", "TaskRequests"]
+__all__ = ["FollowedTask", "TaskCalls"]
 
 # The bounds of the interval between two requests for the state, in seconds. They are arbitrary choices: a server can
 # neither make a client busy nor make it miss the end of a task for hours.
@@ -46,7 +45,7 @@ MAX_STUCK: Final = 60
 """How many times a task may still need input although all of its questions have been answered (arbitrary)."""
 MAX_FAILED: Final = 3
 """How many requests for the state may fail in a row, if the connection is open, before waiting fails (arbitrary)."""
-MAX_TASK_LISTENS: Final = 3
+MAX_LISTENS: Final = 3
 """How many times a client listens for changes of one task, before it only polls (arbitrary)."""
 LISTEN_TIMEOUT: Final = 10.0
 LINGER: Final = 5.0
@@ -57,7 +56,7 @@ LONGEST_TTL_MS: Final = 1e15
 
 
 @attrs.define(eq=False)
-class TaskRequests:
+class TaskCalls:
     """What the tasks of one client share.
 
     Attributes:
@@ -93,7 +92,7 @@ class FollowedTask:
         version: How many states have been seen.
     """
 
-    def __init__(self, calls: TaskRequests, task_id: str, seed: TaskState | None = None) -> None:
+    def __init__(self, calls: TaskCalls, task_id: str, seed: TaskState | None = None) -> None:
         self.id = task_id
         self.state = seed
         self.whole = False
@@ -299,7 +298,7 @@ class FollowedTask:
             self._calls.listens
             and not self.ended
             and self._hearing is None
-            and self._listens < MAX_TASK_LISTENS
+            and self._listens < MAX_LISTENS
             and self._calls.client.session.start_soon(self._hear)
         ):
             self._listens += 1

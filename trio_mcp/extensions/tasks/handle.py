@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import trio
 
 from trio_mcp._keywords import refuse_unknown
-from trio_mcp.client.access import ClientAccess
 from trio_mcp.client.tool_results import DataT, ToolResult, adapter_of
 from trio_mcp.errors import LocalProtocolError, RequestTimeout
-from trio_mcp.extensions.tasks.following import FollowedTask
+from trio_mcp.extensions.tasks.following import FollowedTask, TaskCalls
 from trio_mcp.extensions.tasks.wire import TaskState, final_result
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit, Limits
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-    from trio_mcp.client.client import Client
 
 __all__ = ["TaskHandle", "TaskWatch"]
 
@@ -35,14 +32,12 @@ class TaskHandle:
 
     def __init__(
         self,
-        client: Client,
-        access: ClientAccess,
+        calls: TaskCalls,
         followed: FollowedTask | None,
         tool: str | None,
         final: dict[str, Any] | None = None,
     ) -> None:
-        self._client = client
-        self._access = access
+        self._calls = calls
         self._followed = followed
         self._tool = tool
         self._final = final
@@ -125,14 +120,14 @@ class TaskHandle:
         adapter = None if result_type is None else adapter_of(result_type)
         final = self._final
         if self._followed is not None:
-            total = Limits.of(self._client.session.options.calls, limits).total_timeout
+            total = Limits.of(self._calls.client.session.options.calls, limits).total_timeout
             with trio.CancelScope(deadline=inf if total is None else trio.current_time() + total):
                 final = final_result(await self._followed.outcome(limits))
             if final is None:
                 assert total is not None
                 raise RequestTimeout("tasks/get", total, "total_timeout")
         assert final is not None
-        return await self._access.read_tool_result(final, self._tool, adapter)
+        return await self._calls.access.read_tool_result(final, self._tool, adapter)
 
     async def cancel(self, *, timeout: Limit = USE_SESSION) -> None:
         """Ask the server to cancel the task.

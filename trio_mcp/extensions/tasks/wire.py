@@ -1,4 +1,4 @@
-"""The tasks extension as clients read it: the state of a task, as its messages state it.
+"""The tasks extension as clients read it: the state of a task, and how one ends.
 
 See ``io.modelcontextprotocol/tasks``, section Tasks. The tasks of revision 2025-11-25 are in `trio_mcp.types.tasks`.
 """
@@ -16,7 +16,13 @@ from trio_mcp.extensions.tasks.errors import ENDED, TaskCancelled
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import COMPLETE
 
-__all__ = ["TaskState", "final_result", "read_created", "read_state"]
+__all__ = [
+    "TaskState",
+    "final_result",
+    "read_created",
+    "read_state",
+]
+
 
 Milliseconds = Annotated[int, Strict(), Field(ge=0)] | Annotated[float, Strict(), Field(ge=0)]
 

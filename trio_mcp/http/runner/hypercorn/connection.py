@@ -30,7 +30,7 @@ from hypercorn.typing import ConnectionState
 from trio_mcp.http.runner.hypercorn.http1 import ClientLeft, Http1
 from trio_mcp.http.runner.hypercorn.http2 import Http2
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig
-from trio_mcp.http.runner.hypercorn.tasks import HypercornTasks
+from trio_mcp.http.runner.hypercorn.tasks import ConnectionTasks
 from trio_mcp.http.runner.settings import ServerLimits, ServerSettings
 from trio_mcp.http.runner.wire import DeadlineStream, address, lifetime
 from trio_mcp.http.server.asgi import DRAIN_TIME
@@ -126,7 +126,7 @@ class HttpConnection:
             self._app,
             self._config,
             self._context,
-            HypercornTasks(nursery, self.take_over),
+            ConnectionTasks(nursery, self.take_over),
             ConnectionState({}),
             wire.tls,
             address(socket.getpeername),

@@ -13,7 +13,7 @@ from hypercorn.typing import ASGIReceiveEvent, Scope
 from trio_mcp._log import logger
 from trio_mcp.http.server.asgi import EXTRAS, Extras
 
-__all__ = ["HypercornTasks"]
+__all__ = ["ConnectionTasks"]
 
 TakeOver: TypeAlias = Callable[[], Awaitable[tuple[trio.abc.Stream, bytes]]]
 
@@ -89,7 +89,7 @@ class Events(Extras):
             self._changed.unpark_all()
 
 
-class HypercornTasks:
+class ConnectionTasks:
     """The task group in which hypercorn starts its tasks.
 
     Unlike hypercorn's own task group, this one lets no task wait for a body that the application leaves unread, and an
