@@ -1,4 +1,4 @@
-"""``trio-mcp list``, ``inspect``, ``call``, ``read`` and ``prompt``: the commands that act as a server's client."""
+"""``trio-mcp list``, ``inspect``, ``call``, ``task``, ``read``, ``prompt``: the commands that act as a server's client."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trio_mcp._keywords import did_you_mean
+from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.answers import Given
 from trio_mcp.cli.arguments import accepted, as_whole, followed, from_words
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
@@ -26,6 +27,9 @@ from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT
 from trio_mcp.types.prompts import Prompt
 from trio_mcp.types.resources import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
 from trio_mcp.types.tools import Tool
+
+if TYPE_CHECKING:
+    from trio_mcp.extensions.tasks.wire import TaskState
 
 __all__ = ["COMMANDS", "run", "tool_named"]
 
@@ -270,6 +274,8 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
     if arguments is None:
         # Without arguments no schema is needed, so the tools need not be listed.
         arguments = from_words(options.arguments, await _schema(client, options.tool) if options.arguments else {})
+    if options.detach:
+        return await _start(client, options, arguments)
     bar: ProgressBar = options.bar
     try:
         limits = {} if options.total_timeout is None else {"total_timeout": options.total_timeout}
@@ -281,16 +287,69 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
     finally:
         # The progress bar is also cleared after an error or Ctrl-C, so that the next output begins on a clean line.
         bar.clear()
-    if options.json:
+    return _show(result, options.tool, as_json=options.json)
+
+
+def _show(result: ToolResult, tool: str | None, *, as_json: bool) -> int:
+    """Print the result of a tool, and return the exit status."""
+    if as_json:
         print(dumps(result.to_wire()))
     # A tool's error goes to standard error, so that a program behind a pipe never mistakes it for a result.
     elif result.is_error:
-        raise Exit(_text(result) or f"the tool {options.tool!r} failed", FAILED)
+        raise Exit(_text(result) or (f"the tool {tool!r} failed" if tool else "the tool failed"), FAILED)
     elif text := _text(result):
         # A program that reads the output gets the text unchanged. For a terminal, control characters are escaped, so
         # that it does not act on them.
         print(clean(text) if sys.stdout.isatty() else text)
     return FAILED if result.is_error else OK
+
+
+# --- a task: its state and its id go to standard output, what happens meanwhile to standard error ---------------------
+
+
+async def _start(client: Client, options: argparse.Namespace, arguments: Mapping[str, Any]) -> int:
+    from trio_mcp.extensions.tasks.extension import Tasks
+
+    limits: Any = {} if options.total_timeout is None else {"total_timeout": options.total_timeout}
+    task = await Tasks.of(client).start(options.tool, arguments, **limits)
+    if task.id is None:
+        print("the server returned the result at once, so there is no task", file=sys.stderr)
+        return _show(await task.result(), options.tool, as_json=options.json)
+    print(clean(task.id) if sys.stdout.isatty() else task.id)
+    target = options.target or "TARGET"
+    print(f"the call has become a task; to wait for its result: trio-mcp task watch {target} ID", file=sys.stderr)
+    return OK
+
+
+async def _task(client: Client, options: argparse.Namespace) -> int | None:
+    from trio_mcp.extensions.tasks.extension import Tasks
+
+    # The id is a secret, which other users of the machine could see on the command line.
+    task_id = sys.stdin.readline().strip() if options.id == "-" else options.id
+    if not task_id:
+        raise Exit("there is no task id on standard input")
+    task = Tasks.of(client).task(task_id)
+    if options.action == "cancel":
+        await task.cancel()
+        return None
+    if options.action == "get":
+        state = await task.get()
+        print(dumps(state.to_wire()) if options.json else _status(state))
+        return None
+
+    async def watch() -> None:
+        async for state in task.watch():
+            print(_status(state), file=sys.stderr)
+
+    limits: Any = {} if options.total_timeout is None else {"total_timeout": options.total_timeout}
+    async with background_nursery() as nursery:
+        nursery.start_soon(watch)
+        result = await task.result(**limits)
+    return _show(result, None, as_json=options.json)
+
+
+def _status(state: TaskState) -> str:
+    return f"{state.status}: {clean_line(state.status_message)}" if state.status_message else state.status
 
 
 # Capability -> the remedy if the server needs input that requires this capability. The first of these capabilities that
@@ -398,6 +457,7 @@ COMMANDS: dict[str, Callable[[Client, argparse.Namespace], Awaitable[int | None]
     "list": _list,
     "inspect": _inspect,
     "call": _call,
+    "task": _task,
     "read": _read,
     "prompt": _prompt,
 }

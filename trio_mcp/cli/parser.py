@@ -406,6 +406,9 @@ COMMANDS = {
                 default=[],
             ),
             Argument("--total-timeout", type=SECONDS, metavar="SECONDS", help="how long the call may take in total"),
+            Argument(
+                "--detach", action="store_true", help="if the call becomes a task, print the task's id and don't wait"
+            ),
             *ANSWERS,
             JSON,
         ),
@@ -413,6 +416,21 @@ COMMANDS = {
             "trio-mcp call server.py price item=pear pieces=2",
             """trio-mcp call server.py price '{"item": "pear"}' --json""",
             "trio-mcp call server.py order --answer pieces=3",
+        ),
+        has_target=True,
+    ),
+    "task": Command(
+        "look at a task that a call has become, wait for its result, or cancel it",
+        (
+            Argument("action", metavar="ACTION", choices=("get", "watch", "cancel"), help="get, watch or cancel"),
+            Argument("id", metavar="ID", nargs="?", help="the task's id; - reads it from standard input"),
+            Argument("--total-timeout", type=SECONDS, metavar="SECONDS", help="how long to wait for the result"),
+            *ANSWERS,
+            JSON,
+        ),
+        examples=(
+            "trio-mcp task watch https://host.example/mcp 3f1c",
+            "trio-mcp call https://host.example/mcp render --detach | trio-mcp task watch https://host.example/mcp -",
         ),
         has_target=True,
     ),
@@ -604,10 +622,10 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
         # letters.
         allow_abbrev=False,
     )
-    ahead = [each for each in command.arguments if each.name == "file"]
-    # The file of `record` and `replay` comes before the TARGET.
+    # The file of `record` and `replay`, and the action of `task`, come before the TARGET.
+    ahead = [each for each in command.arguments if each.name in ("file", "action")]
     for each in ahead:
-        parser.add_argument(each.name, **each.settings)
+        parser.add_argument(each.name, **_for_argparse(each))
     if command.has_target:
         # For `bench` the TARGET may follow the arguments of `--tool`; see `_untangle`.
         optional = rest or name == "bench"
@@ -617,11 +635,15 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
         for each in arguments:
             if each in ahead:
                 continue
-            settings = dict(each.settings)
-            if "choices" in settings:
-                settings["type"] = _one_of(settings.pop("choices"), each.otherwise)
-            group.add_argument(each.name, **settings)
+            group.add_argument(each.name, **_for_argparse(each))
     return parser
+
+
+def _for_argparse(argument: Argument) -> dict[str, Any]:
+    settings = dict(argument.settings)
+    if "choices" in settings:
+        settings["type"] = _one_of(settings.pop("choices"), argument.otherwise)
+    return settings
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -657,6 +679,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         _untangle(options, parser, rest)
     if command.has_target and rest is not None:
         _assign(options, parser, rest)
+    if name == "task" and options.id is None:
+        parser.error("the task's id is missing")
     if name == "call" and options.tool is not None and _is_argument(options.tool):
         parser.error(f"the name of the tool must come before its arguments; got {options.tool!r}")
     return options
@@ -681,6 +705,8 @@ def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> No
         if moved is None and not (options.target.endswith(".py") and not options.arguments):
             setattr(options, what, options.target)
             options.target = None
+    if options.command == "task" and options.id is None:
+        options.id, options.target = options.target, None
     if options.target is not None:
         return
     options.process, options.file_arguments = rest, []

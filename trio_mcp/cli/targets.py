@@ -196,6 +196,10 @@ async def connected(
         settings["options"] = SessionOptions(calls=calls)
     if options.log_level is not None:
         settings |= {"log_level": options.log_level, "on_log": _show_log}
+    if options.command in ("call", "task"):  # a server must not turn any other request into a task
+        from trio_mcp.extensions.tasks.extension import Tasks
+
+        settings["extensions"] = [Tasks()]
     target = traced(options, before_asking)
     try:
         client = Client(target, mode=options.mode, answers=Answers(roots=roots, **answers), **settings)
