@@ -42,6 +42,7 @@ from trio_mcp.testing import CallRecorder, FaultLinks, check_stores, check_trans
 
 HANG = 30  # seconds; only a net
 
+# Their imports fill the tables.
 assert client_rows, (
     auth_rows,
     extension_rows,
@@ -49,7 +50,7 @@ assert client_rows, (
     session_rows,
     store_rows,
     transport_rows,
-)  # their imports fill the tables
+)
 
 WITHOUT_EFFECT: dict[object, str] = {
     AuthorizationServer.__call__: "answers at once; then only sends",

@@ -24,7 +24,8 @@ from trio_mcp.errors import (
     RequestTimeout,
     TransportError,
 )
-from trio_mcp.extensions.tasks.wire import TaskExpired, TaskState, read_state
+from trio_mcp.extensions.tasks.errors import TaskExpired
+from trio_mcp.extensions.tasks.wire import TaskState, read_state
 from trio_mcp.session.calls import USE_SESSION, CallLimits
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 
