@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -65,7 +66,8 @@ def check_unix_sockets() -> None:
 def boot_id() -> str:
     """Return what tells one start of this machine from every other, the same for all its processes."""
     if sys.platform == "linux":
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        with contextlib.suppress(OSError):  # a container may hide it
+            return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     if sys.platform == "darwin":
         import ctypes
 

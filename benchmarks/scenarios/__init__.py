@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from . import (
     cancellation,
+    commits,
     hops,
     http,
     http_client,
@@ -42,6 +43,7 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "http-client": http_client.run_client,
     "http-both": http_client.run_both,
     "stores": stores.run,
+    "commits": commits.run,
     "idle": idle_sessions.run,
     "connections": idle_connections.run,
     "slow": slow_clients.run,

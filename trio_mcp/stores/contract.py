@@ -59,6 +59,8 @@ class StaleWriter(StoreError):
 class StoredTask:
     """A task as a store keeps it. The store reads the columns that it needs, and returns the others unchanged.
 
+    Texts are Unicode without lone surrogates, so that a store may encode them as UTF-8.
+
     Attributes:
         key: A digest of the task's id.
         owner: On whose behalf the task runs, as text to compare; empty for an anonymous task.

@@ -35,10 +35,17 @@ class TopicListener:
 
     def ring(self) -> None:
         """Let the listener hear; may be called in any thread."""
-        with contextlib.suppress(trio.RunFinishedError):
-            self._run.run_sync_soon(self._heard, idempotent=True)
+        try:
+            here = trio.lowlevel.current_trio_token() is self._run
+        except RuntimeError:  # this thread has no run of Trio
+            here = False
+        if here:
+            self._hear()
+        else:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._run.run_sync_soon(self._hear, idempotent=True)
 
-    def _heard(self) -> None:
+    def _hear(self) -> None:
         self._event.set()
 
 
