@@ -160,10 +160,15 @@ class SqliteFile:
             return
         if size <= LARGEST_WAL or time.monotonic() < self._let_go_at:
             return
-        self._set("busy_timeout", "1000")
+        # SQLite waits for the places of old readers, which readers of the newest state may take meanwhile, one after
+        # another. So it waits several times for a moment, rather than once for a second.
+        self._set("busy_timeout", "100")
         with contextlib.suppress(sqlite3.Error):  # what was committed is safe in any case
-            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._let_go_at = time.monotonic() + LETTING_GO if busy else 0.0
+            for _ in range(10):
+                busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if not busy:
+                    return
+            self._let_go_at = time.monotonic() + LETTING_GO
 
     def close(self) -> None:
         """Close the file for one user; the last user closes the connection."""
