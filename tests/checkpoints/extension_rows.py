@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from tests.checkpoints.table import Check, call, cancelled_before, effect, not_entered
-from tests.extensions.task_server import ASK, ID, TaskServer, completed, state, task_server
+from tests.extensions.task_server import ASK, ID, TaskServer, completed, created, state, task_server
 from tests.peer import settle
 from trio_mcp import Answers, Client
 from trio_mcp.extensions import ClientAccess, ClientExtension, ClientTasks, TaskHandle, Tasks, TaskWatch
@@ -128,6 +128,20 @@ async def not_listening() -> None:
     async with tasks(honors=True) as (client, _, _, access):
         await not_entered(access.listen({"taskIds": [ID]}))
         assert client.statistics().subscriptions == 0
+
+
+@call(Client.finish, "nothing to finish, and a task")
+async def finish(check: Check) -> None:
+    async with tasks(completed()) as (client, _, _, _):
+        assert await check(client.finish("tools/call", {}, DONE)) == DONE
+        assert (await check(client.finish("tools/call", {}, created())))["content"]
+
+
+@effect(Client.finish, "nothing is asked")
+async def nothing_is_finished() -> None:
+    async with tasks(completed()) as (client, _, server, _):
+        await cancelled_before(client.finish("tools/call", {}, created()))
+        assert server.asked == []
 
 
 @call(ClientExtension.run, "not overridden")

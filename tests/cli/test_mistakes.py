@@ -25,6 +25,7 @@ LINES = {
     "list": ["TARGET"],
     "inspect": ["TARGET"],
     "call": ["TARGET", "price", "item=pear"],
+    "task": ["get", "TARGET", "7"],
     "read": ["TARGET", "shop://hours"],
     "prompt": ["TARGET", "ad", "item=pear"],
     "login": ["TARGET"],

@@ -15,6 +15,7 @@ import trio
 import trio.testing
 from pydantic import BaseModel
 
+from tests.extensions.task_server import completed, created
 from tests.http_peer import Raw
 from tests.peer import Peer, played
 from tests.server.input_harness import hand_client
@@ -29,7 +30,8 @@ from trio_mcp import (
     Server,
     ToolsListChanged,
 )
-from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.extensions import Tasks
+from trio_mcp.jsonrpc.messages import ErrorData, Request
 from trio_mcp.low_level import memory_link_pair
 from trio_mcp.server.base_server import core_of
 from trio_mcp.types import CreateMessageRequestParams, ProgressNotificationParams
@@ -37,6 +39,20 @@ from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIO
 
 ERAS = list(itertools.product((LATEST_LEGACY, LATEST_MODERN), (LATEST_LEGACY, LATEST_MODERN)))
 every_era = pytest.mark.parametrize(("above", "below"), ERAS)
+
+
+async def test_a_call_that_becomes_a_task_upstream_is_finished_by_the_proxy(autojump_clock: Any) -> None:
+    """Its client has not declared the extension, so it must not get a task."""
+    replies = {"tools/call": created(), "tasks/get": completed()}
+
+    async def play(peer: Peer) -> None:
+        peer.revision, peer.capabilities = LATEST_MODERN, {"tools": {}}
+        peer.replies = lambda request: replies.get(request.method, ErrorData(-32601, "unknown method"))
+        await peer.greet()
+        await peer.serve()
+
+    async with Client(ProxyServer(played(play), client={"extensions": [Tasks()]})) as client:
+        assert (await client.call_tool("x")).text == "done"
 
 
 class Person(BaseModel):

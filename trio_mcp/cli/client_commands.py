@@ -1,4 +1,4 @@
-"""``trio-mcp list``, ``inspect``, ``call``, ``task``, ``read``, ``prompt``: the commands that act as a server's client."""
+"""``trio-mcp list``, ``inspect``, ``call``, ``task``, ``read``, ``prompt``: the commands that act as a client."""
 
 from __future__ import annotations
 

@@ -430,7 +430,7 @@ COMMANDS = {
         ),
         examples=(
             "trio-mcp task watch https://host.example/mcp 3f1c",
-            "trio-mcp call https://host.example/mcp render --detach | trio-mcp task watch https://host.example/mcp -",
+            "trio-mcp task cancel https://host.example/mcp 3f1c",
         ),
         has_target=True,
     ),

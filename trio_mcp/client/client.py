@@ -266,6 +266,30 @@ class Client(EnteredOnce):
         result = await self._connection.request(method, params, limits)
         return result if result_type is None else as_result(result, result_type, method)
 
+    async def finish(
+        self, method: str, params: Mapping[str, Any], result: dict[str, Any], **limits: Unpack[CallLimits]
+    ) -> dict[str, Any]:
+        """Finish a result that `request` returned and whose type an extension of this client has added.
+
+        `call_tool`, `read_resource` and `get_prompt` finish such results by themselves: the result of a tool call that
+        became a task is waited for, for example.
+
+        Args:
+            method: The method of the request.
+            params: The parameters of the request.
+            result: The result. If it asks for input, the client's answers provide it, and the request is sent again.
+            limits: As in `call_tool`; ``total_timeout`` counts from now.
+
+        Returns:
+            The final result, as plain data; ``result`` itself, if there is nothing to finish.
+
+        Errors and cancellation as in `call_tool`.
+        """
+        if limits:
+            refuse_unknown(Client.finish, limits, CallLimits)
+        await trio.lowlevel.checkpoint()
+        return await self._rounds.finish(method, dict(params), result, trio.current_time(), limits)
+
     async def ping(self, *, timeout: Limit = USE_SESSION) -> None:
         """Check that the server responds: with ``ping``, or ``server/discover`` in the modern era, which has no ping.
 

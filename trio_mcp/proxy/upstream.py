@@ -34,6 +34,7 @@ from trio_mcp.server.input.rounds import RoundEnded
 from trio_mcp.server.log_messages import SEVERITY, wants_log
 from trio_mcp.session.calls import Limits, ProgressCallback
 from trio_mcp.session.middleware import OutgoingCall
+from trio_mcp.types.common import COMPLETE, INPUT_REQUIRED
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.notices import ProgressNotificationParams
 
@@ -154,13 +155,18 @@ class Upstream:
         on_progress = _reporter(context) if "progressToken" in context.meta else None
         with self._refusing(context.method):
             client = await self.connected()
-            if isinstance(client, UpstreamClient):
-                return await client.pass_on(context, params, on_progress)
             # The proxy sets no time limit: its client has limits of its own, and cancels the request when they are
             # reached.
-            return await client.request(
-                context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
-            )
+            if isinstance(client, UpstreamClient):
+                result = await client.pass_on(context, params, on_progress)
+            else:
+                result = await client.request(
+                    context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
+                )
+            if result.get("resultType", COMPLETE) in (COMPLETE, INPUT_REQUIRED):
+                return result
+            # The proxy's client does not know the upstream's extensions, so those of the proxy finish their results.
+            return await client.finish(context.method, params, result, timeout=None, total_timeout=None)
 
     async def connected_or_refuse(self, method: str) -> Client:
         """Return the connection, after reconnecting if it was lost.

@@ -147,7 +147,7 @@ class ClientTasks:
 
 
 class TasksClientSide(ClientExtension):
-    """What the tasks extension adds to a client."""
+    """The additions of the tasks extension to a client."""
 
     identifier = IDENTIFIER
     # See "Streamable HTTP: Routing Headers".

@@ -46,19 +46,19 @@ MAX_STUCK: Final = 60
 """How many times a task may still need input although all of its questions have been answered (arbitrary)."""
 MAX_FAILED: Final = 3
 """How many requests for the state may fail in a row, if the connection is open, before waiting fails (arbitrary)."""
-MAX_LISTENS: Final = 3
+MAX_ATTEMPTS_TO_HEAR: Final = 3
 """How many times a client listens for changes of one task, before it only polls (arbitrary)."""
 LISTEN_TIMEOUT: Final = 10.0
 LINGER: Final = 5.0
 """How many seconds a client goes on listening for changes while no task waits for them."""
 CANCEL_TIMEOUT: Final = 10.0
 LONGEST_TTL_MS: Final = 1e15
-"""A longer time to live, about 30,000 years, is no limit."""
+"""A longer time to live, about 30,000 years, does not limit anything."""
 
 
 @attrs.define(eq=False)
 class TaskCalls:
-    """What the tasks of one client share.
+    """The things that the tasks of one client share.
 
     Attributes:
         client: The client.
@@ -299,7 +299,7 @@ class FollowedTask:
             self._calls.listens
             and not self.ended
             and self._hearing is None
-            and self._listens < MAX_LISTENS
+            and self._listens < MAX_ATTEMPTS_TO_HEAR
             and self._calls.client.session.start_soon(self._hear)
         ):
             self._listens += 1

@@ -26,7 +26,7 @@ ANY_TIME = CallLimits()
 class TaskHandle:
     """A task of a server: made by `ClientTasks.start` and `ClientTasks.task`.
 
-    Whoever knows the task's `id` may read and change the task, so keep it as you would keep a password. The ``repr``
+    Every client that knows the task's `id` may read and change the task, so keep it as you would keep a password. The ``repr``
     does not show it.
     """
 

@@ -30,7 +30,7 @@ Milliseconds = Annotated[int, Strict(), Field(ge=0)] | Annotated[float, Strict()
 class TaskState(WireModel, since="2026-07-28"):
     """The state of a task at one moment.
 
-    The task's id is a secret, because whoever knows it may read and change the task. So it is not shown in the
+    The task's id is a secret, because a client that knows it may read and change the task. So it is not shown in the
     ``repr``.
 
     Attributes:
