@@ -26,8 +26,8 @@ ANY_TIME = CallLimits()
 class TaskHandle:
     """A task of a server: made by `ClientTasks.start` and `ClientTasks.task`.
 
-    Every client that knows the task's `id` may read and change the task, so keep it as you would keep a password. The ``repr``
-    does not show it.
+    Every client that knows the task's `id` may read and change the task, so keep it as you would keep a password. The
+    ``repr`` does not show it.
     """
 
     def __init__(
