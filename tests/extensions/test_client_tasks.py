@@ -13,6 +13,7 @@ import trio.testing
 from tests.client.listening import end
 from tests.client.scripted import scripted, sent
 from tests.extensions.task_server import ASK, ID, completed, created, failed, needs, state, task_server
+from tests.injection import cancel_everywhere
 from tests.peer import settle
 from trio_mcp import (
     Answers,
@@ -270,6 +271,31 @@ async def test_a_cancelled_call_hands_over_the_cancellation_and_leaves(autojump_
         await settle()
         assert len(server.of("tasks/cancel")) == 1
     assert trio.current_time() - server.began == pytest.approx(2.5)
+
+
+async def test_a_call_that_is_cancelled_anywhere_leaves_no_task(autojump_clock: trio.testing.MockClock) -> None:
+    """Once the server has created it, it is cancelled, or its result is returned; and nothing else goes on."""
+    async with task_server(state(), needs("a"), completed(), answers=ADA) as (client, server):
+        ended: list[str] = []
+
+        async def scenario() -> None:
+            server.states = [state(), needs("a"), completed()]
+            ended.append((await client.call_tool("x")).text)
+
+        before = [0, 0]
+
+        async def agrees() -> None:
+            await settle()
+            calls = len(server.of("tools/call"))
+            over = len(server.of("tasks/cancel")) + len(ended)
+            # A call that was cancelled before its response has arrived knows of no task.
+            assert calls - over <= before[0] - before[1] + 1
+            before[:] = [calls, over]
+            assert client.statistics().session.outgoing == 0  # type: ignore[union-attr]
+
+        await cancel_everywhere(scenario, agrees)
+        assert {*ended} == {"done"}
+        assert server.of("tasks/cancel")
 
 
 async def test_a_handle_that_is_no_longer_waited_for_cancels_nothing(autojump_clock: trio.testing.MockClock) -> None:
