@@ -92,7 +92,7 @@ def test_settings_are_copied() -> None:
 # --- what is refused ----------------------------------------------------------------------------------------------
 
 OTHER = "com.example/other"
-TWICE = [
+TWICE: list[tuple[dict[str, Any], str]] = [
     ({"methods": {"x/get": None}}, "can't add the method 'x/get': 'com.example/other' has added it"),
     ({"notifications": {"notifications/x": nothing}}, "can't add the notification 'notifications/x'"),
     ({"result_types": {"x": Finisher(["tools/call"], finish)}}, "can't add the result type 'x'"),
@@ -144,7 +144,7 @@ def test_an_extension_is_refused_that_is_among_the_capabilities_too() -> None:
         Client("http://localhost/mcp", extensions=[extension()], capabilities={"extensions": {ID: {}}})
     with pytest.raises(ValueError, match="given twice"):
         Client("http://localhost/mcp", extensions={ID: {}}, capabilities={"extensions": {ID: {}}})
-    options = SessionOptions(calls=CallOptions(result_types={"x"}))  # type: ignore[arg-type]
+    options = SessionOptions(calls=CallOptions(result_types={"x"}))
     with pytest.raises(ValueError, match="result type 'x'"):
         Client(
             "http://localhost/mcp",
@@ -239,7 +239,7 @@ async def test_a_finished_result_is_complete(kind: str) -> None:
 async def test_a_result_of_an_added_type_is_refused_for_other_methods(method: str, call: str, arguments: Any) -> None:
     each = extension(result_types={"later": Finisher(["tools/call"], finish)})
     replies = {method: {"resultType": "later", "tools": [], "contents": []}}
-    capabilities = {"tools": {}, "resources": {}}
+    capabilities: dict[str, Any] = {"tools": {}, "resources": {}}
     settings: dict[str, Any] = {"revision": MODERN, "capabilities": capabilities, "extensions": [each]}
     async with scripted(replies, **settings) as (client, _, _):
         with pytest.raises(RemoteProtocolError, match="must not have the resultType 'later'"):

@@ -24,7 +24,7 @@ ASK = request("elicitation/create", form(name={"type": "string"}))
 CONTENT = [{"type": "text", "text": "done"}]
 
 
-def state(status: str = "working", task_id: str = ID, **more: Any) -> dict[str, Any]:
+def state(status: Any = "working", task_id: str = ID, **more: Any) -> dict[str, Any]:
     times = {"createdAt": "2026-11-28T10:00:00Z", "lastUpdatedAt": "2026-11-28T10:00:00Z"}
     return {"resultType": "complete", "taskId": task_id, "status": status, **times, "ttlMs": None, **more}
 

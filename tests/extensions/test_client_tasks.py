@@ -398,7 +398,12 @@ async def test_answers_that_could_not_be_sent_are_sent_again_without_asking(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     asked: list[object] = []
-    answers = Answers(elicitation=lambda params: asked.append(params) or {"name": "Ada"})
+
+    def elicit(params: object) -> dict[str, str]:
+        asked.append(params)
+        return {"name": "Ada"}
+
+    answers = Answers(elicitation=elicit)
     refusals = iter([ErrorData(-32603, "not now"), {"resultType": "complete"}])
     async with task_server(needs("a"), needs("a"), completed(), answers=answers, update=lambda _: next(refusals)) as (
         client,
@@ -627,7 +632,7 @@ def test_a_client_without_the_extension_has_no_tasks() -> None:
 
 
 async def test_a_missing_capability_surfaces(autojump_clock: trio.testing.MockClock) -> None:
-    data = {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    data: dict[str, Any] = {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
     async with task_server(first=ErrorData(-32021, "missing", data)) as (client, _):
         with pytest.raises(McpError) as caught:
             await client.call_tool("x")
