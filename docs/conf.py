@@ -90,7 +90,7 @@ nitpicky = True  # as -n on the command line, for builds elsewhere
 nitpick_ignore_regex = [
     (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|logging|os|pathlib|sqlite3|ssl)\..*"),
     (r"py:.*", r"(.*\.)?(DefinitionT|FunctionT|ItemT|ModelT|ResultT|StateT)"),
-    (r"py:class", r"TypeAdapter|AbstractAsyncContextManager"),
+    (r"py:class", r"TypeAdapter|Abstract(Async)?ContextManager"),
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
     (r"py:.*", r"(.*\.)?SearchStrategy|hypothesis\..*"),  # Hypothesis's
     # The inside of the conformance kit:

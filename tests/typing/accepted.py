@@ -42,6 +42,7 @@ from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.jsonrpc import Notification
 from trio_mcp.low_level import BaseSession, HandlerOptions, Link, memory_link_pair
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
+from trio_mcp.stores import MemoryStores, SqliteStores
 from trio_mcp.types import (
     CompleteResult,
     CreateMessageResult,
@@ -293,6 +294,8 @@ def runs() -> None:
 async def serving() -> None:
     options = HttpOptions(event_store=MemoryEventStore())
     HttpOptions(event_store=SqliteEventStore("events.db"))
+    HttpOptions(event_store=SqliteStores("stores.db", durable="power"))
+    HttpOptions(event_store=MemoryStores())
     async with trio.open_nursery() as nursery, server.asgi_app(options):
         listening: list[str] = await nursery.start(server.serve_http)
         print(listening)

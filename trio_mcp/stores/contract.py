@@ -66,7 +66,8 @@ class StoredTask:
         owner: On whose behalf the task runs, as text to compare; empty for an anonymous task.
         tool: The name of the tool.
         status: ``"working"``, ``"input_required"``, ``"completed"``, ``"failed"`` or ``"cancelled"``.
-        created, updated: Seconds since the epoch.
+        created: Seconds since the epoch.
+        updated: Seconds since the epoch.
         expires: Seconds since the epoch, after which the store may delete the task and no longer returns it; None
             if it never expires.
         version: A number that grows with each change; a new task has version 1.
