@@ -25,12 +25,13 @@ from trio_mcp.server.features.resources import ResourceNotFound
 PUBLIC_MODULES = {
     f"trio_mcp.{name}"
     for name in (
-        *("low_level", "statistics", "types", "jsonrpc", "middleware", "otel", "auth", "auth.testing", "stores"),
+        *("low_level", "statistics", "types", "jsonrpc", "middleware", "otel", "auth", "auth.testing"),
+        *("extensions", "stores"),
         *("testing", "testing.strategies", "conformance", "conformance.transcript"),
     )
 }
 """Those whose names are not in `trio_mcp`: sessions and links, statistics, the many types, what writers of transports
-need, middleware, authorization, stores, tests."""
+need, middleware, authorization, extensions, stores, tests."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")
 AUTH = ("trio_mcp.auth", "joserfc", "keyring")
