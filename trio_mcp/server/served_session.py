@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # a server on stdio never loads HTTP
     from trio_mcp.http.server.host import ExchangeSink
     from trio_mcp.principal import Principal
     from trio_mcp.session.statistics import SessionStatistics
+    from trio_mcp.stores.contract import Stores
 
 Permit: TypeAlias = "Callable[[Principal, Collection[str]], Refusal | None]"
 """A function ``(principal, scopes) -> refusal`` that checks scopes: see `Protection.permit`."""
@@ -63,6 +64,9 @@ class Served(Protocol):
 
     @property
     def scoped(self) -> str: ...
+
+    @property
+    def stores(self) -> Stores | None: ...
 
     def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]: ...
 

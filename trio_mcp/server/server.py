@@ -98,7 +98,7 @@ class Server(BaseServer):
         from trio_mcp.server.features.mounts import Mounts
 
         own = (self._tools, self._resources.get(), self._prompts.get(), self._completion.get(), self._custom.get())
-        return Mounts(self._core.settings, self._core.lifespan, self._core.dispatch, *own)
+        return Mounts(self._core.settings, self._core.stores, self._core.lifespan, self._core.dispatch, *own)
 
     async def _hidden(self, uris: Collection[str], context: ServedContext[Any]) -> Collection[str]:
         resources = self._resources.made
@@ -509,8 +509,8 @@ class Server(BaseServer):
         Raises:
             TypeError: If ``other`` is not a server, or is a proxy.
             ValueError: If the prefix is invalid, the server is already mounted here or would contain itself, both have
-                an entry with the same name or URI, or ``other`` has an extension that this server does not declare.
-                Nothing is mounted then. After mounting, ``other`` refuses additions that conflict with this server.
+                an entry with the same name or URI, or ``other`` has an extension or stores that this server does not
+                have. Nothing is mounted then. After mounting, ``other`` refuses additions that conflict with this server.
             RuntimeError: If ``other`` has a lifespan and this server is already running.
         """
         refuse_unknown(Server.mount, unknown)

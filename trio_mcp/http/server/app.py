@@ -90,7 +90,8 @@ async def open_app(run: HostedRun, options: HttpOptions) -> AsyncIterator[HttpAp
     """Yield the application for a run, with the gate that checks tokens if ``auth`` is set.
 
     Raises:
-        ValueError: If something that the server offers needs scopes, but no tokens are checked.
+        ValueError: If something that the server offers needs scopes, but no tokens are checked; or if there are an
+            event store and stores of the server.
     """
     if options.settings["auth"] is None:
         yield HttpApp(run, options)
@@ -108,7 +109,8 @@ class HttpApp:
         gate: The gate that admits requests, if ``options.settings["auth"]`` checks their tokens.
 
     Raises:
-        ValueError: If something that the server offers needs scopes, but no tokens are checked.
+        ValueError: If something that the server offers needs scopes, but no tokens are checked; or if there are an
+            event store and stores of the server.
     """
 
     def __init__(self, run: HostedRun, options: HttpOptions, gate: Gate | None = None) -> None:
@@ -116,6 +118,11 @@ class HttpApp:
             raise ValueError(
                 f"{run.served.scoped} needs scopes, which are enforced only if tokens are checked: serve with "
                 "auth=ResourceServer(…), or leave out scopes=…"
+            )
+        if run.served.stores is not None and options.settings["event_store"] is not None:
+            raise ValueError(
+                "the server has stores, which keep the messages of sessions: leave out event_store=, or the stores= of "
+                "the server"
             )
         assert (gate is None) == (options.settings["auth"] is None), "open_app makes both"
         # The check above can't cover tools and the like that are added later and need scopes, so their calls are

@@ -18,6 +18,7 @@ from trio_mcp.session.handlers import RequestHooks
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
+from trio_mcp.stores.event_store import EventStore
 
 __all__ = ["ExchangeSink", "Hooks", "HostedClient", "HostedRun", "HostedServer", "Runnable"]
 
@@ -51,6 +52,10 @@ class HostedServer(Protocol):
     @property
     def scoped(self) -> str:
         """A description of something that needs scopes, such as ``"the tool 'write'"``; empty if nothing does."""
+
+    @property
+    def stores(self) -> EventStore | None:
+        """The server's own stores, which keep the messages of sessions, too; None without any."""
 
     def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]:
         """Return the scopes that a request needs."""

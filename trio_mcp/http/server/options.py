@@ -70,7 +70,7 @@ class HttpSettings(TypedDict, total=False):
         json_only: Respond with one JSON text, never with a stream; progress and log messages are dropped. Listening
             (`subscriptions/listen`) is still a stream.
         event_store: Stores the messages of sessions, so that a client whose connection broke gets the rest; None stores
-            nothing.
+            nothing, unless the server has ``stores``, which then store them; both are refused.
         retry: Seconds that a client should wait before it reconnects to a closed stream; None leaves it to the client.
         max_sessions: How many sessions there may be at once. Beyond that, ``initialize`` ends the oldest session whose
             client has not finished the handshake, or gets a 503 if there is no such session. This is also the limit for

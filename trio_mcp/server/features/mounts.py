@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from trio_mcp import _attrs as attrs
 from trio_mcp.joined_names import JoinedNames
@@ -24,6 +24,9 @@ from trio_mcp.server.features.registry import Named, Registry
 from trio_mcp.server.features.resources import RegisteredResource, ResourceFeature
 from trio_mcp.server.features.tools import RegisteredTool, ToolFeature
 from trio_mcp.types.versions import LATEST
+
+if TYPE_CHECKING:  # few servers have stores
+    from trio_mcp.stores.contract import Stores
 
 __all__ = ["Mounts"]
 
@@ -41,6 +44,7 @@ class Mounts:
 
     Attributes:
         settings: The settings of the server.
+        stores: The server's stores; None without any.
         lifespan: Makes the context manager around each run; None without a lifespan.
         dispatch: Handles the server's requests.
         tools, resources, prompts, completion, custom: The features of the server.
@@ -48,6 +52,7 @@ class Mounts:
     """
 
     settings: FeatureSettings
+    stores: Stores | None
     lifespan: Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None
     dispatch: Dispatch
     tools: ToolFeature
@@ -83,15 +88,7 @@ class Mounts:
         family = other.family()
         if self in family:
             raise ValueError(f"{what}: a server would contain itself")
-        # Clients see only the capabilities of this server, and use an extension only if this server declares it.
-        theirs, ours = (_declared(each.settings) for each in (other, self))
-        for extension, settings in theirs.items():
-            if ours.get(extension) != settings:
-                raise ValueError(
-                    f"{what}: {other.settings.info.name!r} has the extension {extension!r}, which "
-                    f"{self.settings.info.name!r} does not declare with the same settings; pass "
-                    f"extensions={{{extension!r}: {settings!r}}} to {self.settings.info.name!r}"
-                )
+        self._check_shared(other, what)
         # The lifespans of a run are nested, so none can be entered after the nursery that the handlers run in.
         if self.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
@@ -121,6 +118,38 @@ class Mounts:
             if count:
                 self.settings.announce(method)
 
+    def _check_shared(self, other: Mounts, what: str) -> None:
+        """Refuse a server that has something of which there is one in a run, and which this server does not have.
+
+        Raises:
+            ValueError: If it has stores or an extension that this server does not have.
+        """
+        names = repr(other.settings.info.name), repr(self.settings.info.name)
+        if other.stores is not None and other.stores is not self.stores:
+            raise ValueError(
+                f"{what}: {names[0]} has stores, and a run of {names[1]} uses only its own; pass the same object as "
+                f"stores= to both, or none to {names[0]}"
+            )
+        # Clients see only the capabilities of this server, and use an extension only if this server declares it.
+        theirs, ours = other.settings.extensions, self.settings.extensions
+        if theirs is None:
+            return
+        declared = {} if ours is None else ours.declared(LATEST)
+        objects = () if ours is None else [each.identifier for each in ours.objects]
+        # The methods, the lifespan and the state of an extension are those of this server.
+        for identifier in (each.identifier for each in theirs.objects):
+            if identifier not in objects:
+                raise ValueError(
+                    f"{what}: {names[0]} has the extension {identifier!r}, and {names[1]} has not; pass that extension "
+                    f"in extensions= to {names[1]}, too"
+                )
+        for identifier, settings in theirs.declared(LATEST).items():
+            if declared.get(identifier) != settings:
+                raise ValueError(
+                    f"{what}: {names[0]} has the extension {identifier!r}, which {names[1]} does not declare with the "
+                    f"same settings; pass extensions={{{identifier!r}: {settings!r}}} to {names[1]}"
+                )
+
     def _follow(self, undo: contextlib.ExitStack, mount: _Mount) -> None:
         """Copy the mounted server's items: the present ones now, and later ones as they are added.
 
@@ -142,10 +171,6 @@ class Mounts:
         follow(other.prompts.registry, self.prompts.registry, mount.renamed)
         follow(other.resources.registry, self.resources.registry, mount.relabelled)
         follow(other.resources.templates, self.resources.templates, mount.relabelled)
-
-
-def _declared(settings: FeatureSettings) -> dict[str, Any]:
-    return {} if settings.extensions is None else settings.extensions.declared(LATEST)
 
 
 @attrs.frozen(eq=False)

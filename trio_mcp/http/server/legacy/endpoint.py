@@ -17,7 +17,7 @@ from trio_mcp.http.server.asgi import CountedMessage, HttpAnswer, HttpRequest, L
 from trio_mcp.http.server.door import Judge, LegacyEndpoint, ReadBody, ending, no_room
 from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import HostedRun
-from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
+from trio_mcp.http.server.legacy.session import HttpSession, event_id, event_store, key_of, read_event_id
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.http.sse import encode_event
@@ -155,7 +155,7 @@ class Endpoint(LegacyEndpoint):
     async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
         # The session id proves that the events are the client's own: it can't be guessed, and the store knows the
         # session only by a digest of the id and the owner.
-        session_id, store = request.headers.get(SESSION_ID), self._options.settings["event_store"]
+        session_id, store = request.headers.get(SESSION_ID), event_store(self._run, self._options)
         found = read_event_id(request.headers.get(LAST_EVENT_ID) or "")
         if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
             return False

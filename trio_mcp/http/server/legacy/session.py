@@ -36,10 +36,10 @@ from trio_mcp.jsonrpc.messages import (
     Response,
 )
 from trio_mcp.session.session import LinkLostError
-from trio_mcp.stores.event_store import EventsLost, StoredEvent
+from trio_mcp.stores.event_store import EventsLost, EventStore, StoredEvent
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
-__all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
+__all__ = ["HttpSession", "event_id", "event_store", "key_of", "read_event_id"]
 
 MAX_JOINED: Final = 64 * 1024
 """The maximum size, in bytes, of a message that is joined to the priming event (arbitrary): joining copies it."""
@@ -71,6 +71,12 @@ def read_event_id(text: str) -> tuple[int, int] | None:
     if not (dash and text.isascii() and all(part.isdigit() and len(part) < 19 for part in (stream, number))):
         return None
     return int(stream), int(number)
+
+
+def event_store(run: HostedRun, options: HttpOptions) -> EventStore | None:
+    """Return what keeps the messages of an endpoint's sessions: its event store, or the server's own stores."""
+    own = options.settings["event_store"]
+    return run.served.stores if own is None and not options.settings["stateless"] else own
 
 
 class HttpSession:
@@ -108,7 +114,7 @@ class HttpSession:
         # The id must be globally unique and cryptographically secure, so it has 256 random bits (2025-11-25
         # `basic/transports`, Session Management, 1).
         self.id = "" if stateless else secrets.token_urlsafe(32)
-        store = None if stateless or one_stream else options.settings["event_store"]
+        store = None if stateless or one_stream else event_store(run, options)
         self.router = StreamRouter(
             self, store, key_of(self.id, owner), retry=options.settings["retry"], one_stream=one_stream
         )
