@@ -15,6 +15,7 @@ from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_befor
 from tests.peer import settle
 from tests.server.input_harness import LEGACY, MODERN, accept, hand_client, said
 from trio_mcp import AsgiApp, Client, Context, Server
+from trio_mcp.extensions import ExtensionRun, ServerExtension, Tasks
 from trio_mcp.jsonrpc.messages import Request, SessionMessage
 from trio_mcp.low_level import memory_link_pair
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
@@ -203,6 +204,67 @@ for revision in (LEGACY, MODERN):
             await all_or_nothing(lambda number: context.once(f"{number}", done.append, number), count)
 
         await in_tool(body, revision)
+
+    @call(Context.once, f"{revision}: with a type")
+    async def once_with_a_type(check: Check, revision: str = revision) -> None:
+        async def body(context: Context) -> None:
+            for _ in range(2):
+                person = await check(context.once("id", lambda: Person(name="Ada"), type=Person))
+                assert person == Person(name="Ada")
+
+        await in_tool(body, revision)
+
+    @call(Context.detach, f"{revision}: an ordinary call")
+    async def detach(check: Check, revision: str = revision) -> None:
+        async def body(context: Context) -> None:
+            assert await check(context.detach()) is False
+
+        await in_tool(body, revision)
+
+
+@effect(Context.detach, "there is no task")
+async def not_detached() -> None:
+    server = Server("x", extensions=[Tasks()])
+
+    @server.tool(task="manual")
+    async def tool(ctx: Context) -> None:
+        await cancelled_before(ctx.detach())
+
+    async with Client(server, extensions=[Tasks()]) as client:
+        assert (await Tasks.of(client).start("tool")).id is None
+
+
+# --- extensions -------------------------------------------------------------------------------------------------
+
+
+@call(ServerExtension.lifespan, "of an extension without one")
+async def lifespan_of_an_extension(check: Check) -> None:
+    run: Any = None  # it is not used
+    async with check.block(ServerExtension().lifespan(run)):
+        pass
+
+
+@call(ExtensionRun.call, "a handler that does not wait")
+async def call_of_an_extension(check: Check) -> None:
+    class Extension(ServerExtension):
+        identifier = "com.example/x"
+
+        @contextlib.asynccontextmanager
+        async def lifespan(self, run: ExtensionRun) -> AsyncIterator[ExtensionRun]:
+            yield run
+
+        async def middleware(self, context: Any, call_next: Any) -> dict[str, Any]:
+            result: dict[str, Any] = await check(self.state(context).call(context))
+            return result
+
+    server = Server("x", extensions=[Extension()])
+    server.add_tool(wait_for_nothing)
+    async with Client(server) as client:
+        await client.list_tools()
+        await client.call_tool("wait_for_nothing")
+
+
+async def wait_for_nothing() -> None: ...
 
 
 # --- serving ----------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from trio_mcp._nursery import EnteredOnce
 from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
+from trio_mcp.extensions import ExtensionRun, ServerExtension
 from trio_mcp.low_level import (
     BaseSession,
     failover_client,
@@ -60,6 +61,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     BaseSession.wait_settled: "waits",
     **{each.__call__: "hands on" for each in (Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing)},
     ClientTelemetry.__call__: "hands on",
+    ExtensionRun.call: "hands on",
     FaultLinks.__call__: "opens what its target opens",
     CallRecorder.__call__: "hands on",
     MemoryEventStore.after: "reads",
@@ -71,6 +73,7 @@ WITHOUT_EFFECT: dict[object, str] = {
         for kind in (MemoryStores, SqliteStores)
         for name in ("after", "journal", "task", "versions")
     },
+    ServerExtension.lifespan: "does nothing; extensions override it",
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",
     check_client: "looks, and leaves nothing behind",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
@@ -95,6 +95,7 @@ class ServerExtension:
         """
         await trio.lowlevel.checkpoint()
         yield None
+        await trio.lowlevel.checkpoint()
 
     def state(self, context: Context[Any]) -> Any:
         """Return what `lifespan` yielded in the run that a request belongs to."""
@@ -126,9 +127,10 @@ class ExtensionRun:
         """Return the keys for which somebody listens to a notification."""
         return [key for name, key in self._run.changes.topics if name == method and key is not None]
 
-    def call(self, context: ServedContext[Any]) -> Awaitable[dict[str, Any]]:
+    async def call(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Handle a request as the server would, without the extension's middleware and what is outside of it."""
-        return self._core.dispatch.inside(self._extension.middleware, context)
+        await trio.lowlevel.checkpoint()  # not every handler is one
+        return await self._core.dispatch.inside(self._extension.middleware, context)
 
     def tool(self, name: object) -> RegisteredTool | None:
         """Return the tool with a name, if the server offers it."""

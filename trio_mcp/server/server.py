@@ -510,7 +510,8 @@ class Server(BaseServer):
             TypeError: If ``other`` is not a server, or is a proxy.
             ValueError: If the prefix is invalid, the server is already mounted here or would contain itself, both have
                 an entry with the same name or URI, or ``other`` has an extension or stores that this server does not
-                have. Nothing is mounted then. After mounting, ``other`` refuses additions that conflict with this server.
+                have. Nothing is mounted then. After mounting, ``other`` refuses additions that conflict with this
+                server.
             RuntimeError: If ``other`` has a lifespan and this server is already running.
         """
         refuse_unknown(Server.mount, unknown)
