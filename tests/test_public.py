@@ -219,6 +219,21 @@ def test_an_http_server_without_stores_loads_nothing_of_them_but_an_interface() 
     }
 
 
+UNEXTENDED = {
+    "everything": "from trio_mcp import *",
+    "a server": "from trio_mcp import Server; Server('x')",
+    "a client": "from trio_mcp import Client; Client('http://127.0.0.1:1/mcp')",
+    "a proxy": "from trio_mcp import ProxyServer; ProxyServer('http://127.0.0.1:1/mcp')",
+}
+
+
+@pytest.mark.parametrize("what", UNEXTENDED)
+def test_without_extensions_nothing_of_them_is_loaded(what: str) -> None:
+    loaded = modules_after(UNEXTENDED[what])
+    assert not {name for name in loaded if name.startswith("trio_mcp.extensions")}
+    assert "trio_mcp.server.extensions" not in loaded
+
+
 def test_what_helps_to_test_needs_no_extra_until_it_is_used() -> None:
     assert not {"hypothesis", "pytest"} & modules_after("import trio_mcp.testing")
 

@@ -125,14 +125,19 @@ UNUSED = {
         f"trio_mcp.{each}"
         for each in (
             "eras.client_negotiation",
+            "extensions",
             "joined_names",
             "principal",
             "schema.forms",
             "schema.validator",
+            "server.extensions",
+            "server.features.extension_parts",
             "server.functions.dependencies",
             "server.media",
             "server.statistics",
+            "server.task_policy",
             "session.statistics",
+            "stores",
             "uri_templates",
         )
     ),
