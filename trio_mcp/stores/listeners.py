@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 import trio
@@ -20,8 +20,9 @@ class TopicListener:
     A wake-up is kept until it is heard, so none is lost between a look at the store and the wait that follows it.
     """
 
-    _longest: float
+    _longest: Callable[[], float]
     _event: trio.Event = attrs.Factory(trio.Event)
+    _wait: trio.CancelScope = attrs.Factory(trio.CancelScope)  # of the last `woken`
     _run: trio.lowlevel.TrioToken = attrs.Factory(trio.lowlevel.current_trio_token)
 
     async def woken(self) -> None:
@@ -29,9 +30,13 @@ class TopicListener:
 
         It may also return without a wake-up. If it is cancelled, a wake-up is kept.
         """
-        with trio.move_on_after(self._longest):
+        with trio.move_on_after(self._longest()) as self._wait:
             await self._event.wait()
         self._event = trio.Event()
+
+    def hurry(self, seconds: float) -> None:
+        """Let a `woken` that waits now return after so many seconds at most."""
+        self._wait.deadline = min(self._wait.deadline, trio.current_time() + seconds)
 
     def ring(self) -> None:
         """Let the listener hear; may be called in any thread."""
@@ -54,10 +59,10 @@ class TopicListeners:
     """Everybody who listens in this process: what a store needs for its `Stores.wake` and `Stores.listen`.
 
     Args:
-        longest: Seconds after which `TopicListener.woken` returns in any case.
+        longest: Returns the seconds after which a `TopicListener.woken` that begins now returns in any case.
     """
 
-    _longest: float = math.inf
+    _longest: Callable[[], float] = lambda: math.inf
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # guards `_topics`
     _topics: dict[str, set[TopicListener]] = attrs.field(factory=dict, init=False)
 
@@ -75,6 +80,12 @@ class TopicListeners:
                 remaining.discard(listener)
                 if not remaining:
                     del self._topics[topic]
+
+    def hurry(self, seconds: float) -> None:
+        """Let all who wait now look after so many seconds at most; to be called in the run of Trio that they are in."""
+        for listeners in self._topics.values():
+            for listener in listeners:
+                listener.hurry(seconds)
 
     def wake(self, topic: str) -> None:
         """Wake all who listen to a topic; may be called in any thread."""

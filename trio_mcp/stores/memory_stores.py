@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,6 +21,10 @@ from trio_mcp.stores.listeners import TopicListener, TopicListeners
 from trio_mcp.stores.refusals import other_server, stale_session, stale_writer, store_full, task_exists
 
 __all__ = ["MemoryStores"]
+
+
+MOMENT = 0.001
+"""Seconds after the end of a lease at which it certainly counts as lost, however times are rounded."""
 
 
 @attrs.define(eq=False)
@@ -70,7 +75,7 @@ class MemoryStores(Stores):
         self._clock = clock
         self._now = now
         self._server: str | None = None
-        self._listeners = TopicListeners()
+        self._listeners = TopicListeners(self._until_lost)
         self._places = 0
         self._tasks: dict[str, _Held] = {}
         self._working: set[str] = set()  # the keys of the tasks that may be claimed, now or when their lease is lost
@@ -125,6 +130,7 @@ class MemoryStores(Stores):
         held = self._tasks[task.key] = _Held(task, self._places, dict(entries))
         if lease is not None:
             held.until = self._clock() + lease
+            self._listeners.hurry(lease + MOMENT)
         self._keep(held, task)
         if task.expires is not None:
             heapq.heappush(self._expiring, (task.expires, task.key))
@@ -184,6 +190,8 @@ class MemoryStores(Stores):
             held.until = start + lease
             self._keep(held, attrs.evolve(held.task, token=secrets.token_urlsafe(16), version=held.task.version + 1))
             claims.append(Claim(held.task, lost))
+        if claims:
+            self._listeners.hurry(lease + MOMENT)
         return claims
 
     async def renew(self, leases: Mapping[str, str], *, lease: float) -> Mapping[str, StoredTask | None]:
@@ -218,6 +226,12 @@ class MemoryStores(Stores):
         await self._events.forget(session)
 
     # --- inside --------------------------------------------------------------------------------------------------
+
+    def _until_lost(self) -> float:
+        """Return the seconds until the next lease runs out, when somebody has to look for lost tasks."""
+        now = self._clock()
+        leases = (each.until for key in self._working if (each := self._tasks[key]).task.token)
+        return min((until - now for until in leases if until > now), default=math.inf) + MOMENT
 
     def _held(self, key: str) -> _Held | None:
         held = self._tasks.get(key)

@@ -268,7 +268,7 @@ class SqliteStores(Stores):
         tables.adopt(connection, moment)
         found = os.stat(self._path)
         with _LOCK:
-            return _LISTENERS.setdefault((found.st_dev, found.st_ino), TopicListeners(LOOK))
+            return _LISTENERS.setdefault((found.st_dev, found.st_ino), TopicListeners(lambda: LOOK))
 
     @contextlib.contextmanager
     def _clear_errors(self) -> Iterator[None]:

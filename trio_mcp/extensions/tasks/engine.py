@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,15 +11,18 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp.eras.server_negotiation import ClientDeclaration
+from trio_mcp.errors import McpError
 from trio_mcp.extensions.tasks.context import NoClient, TaskContext
+from trio_mcp.extensions.tasks.errors import ENDED
 from trio_mcp.extensions.tasks.options import TaskOptions
-from trio_mcp.extensions.tasks.records import Journal, StoredCall, detailed, error_bytes
-from trio_mcp.extensions.tasks.running import CANCELLED, TaskRun, unknown_outcome
+from trio_mcp.extensions.tasks.records import Journal, StoredCall, detailed, error_bytes, key_of
+from trio_mcp.extensions.tasks.running import AS_CANCELLED, CANCELLED, PAUSE, TaskRun, unknown_outcome
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.principal import Principal
 from trio_mcp.server.task_policy import TaskPolicy
-from trio_mcp.stores.contract import Claim, JournalEntry, StoredTask, StoreError, Stores
+from trio_mcp.stores.contract import Claim, JournalEntry, StaleWriter, StoredTask, StoreError, Stores
+from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from trio_mcp.server.extensions import ExtensionRun
@@ -28,6 +31,9 @@ __all__ = ["TaskEngine"]
 
 TOPIC = "tasks"
 CHANGED = "notifications/tasks"
+
+SLICE = 32
+"""How many tasks are claimed at once (arbitrary)."""
 
 
 class TaskEngine:
@@ -40,6 +46,7 @@ class TaskEngine:
 
     Attributes:
         running: The runs that hold a lease, by the key of their task.
+        ending: Whether the server's run is ending.
     """
 
     def __init__(self, host: ExtensionRun, stores: Stores, options: TaskOptions) -> None:
@@ -47,10 +54,11 @@ class TaskEngine:
         self.stores = stores
         self.options = options
         self.running: dict[str, TaskRun] = {}
-        self._renewed = 0.0  # the time, on the clock of the stores, before the last renewal that was confirmed
+        self.ending = False
         self._due = trio.Event()  # set while there are leases to renew
         self._confirming = trio.Lock()
-        self._seen: dict[str, tuple[str, StoredTask | None]] = {}  # by key: what somebody listens for
+        self._seen: dict[str, StoredTask] = {}  # by id: the tasks that somebody listens for, as they were told
+        self._ids: dict[str, str] = {}  # those ids, by the keys of the tasks
 
     # --- runs ----------------------------------------------------------------------------------------------------
 
@@ -83,25 +91,39 @@ class TaskEngine:
         return trio.current_time() + before + self.options.lease * 2 / 3 - self.stores.clock()
 
     async def confirmed(self, run: TaskRun) -> None:
-        """Wait until the lease of a run is certain; end the run if it is another's."""
-        if trio.current_time() < run.scope.deadline:
-            return
-        async with self._confirming:
-            await self._renew()
-        await trio.lowlevel.checkpoint_if_cancelled()
+        """Wait until the lease of a run is certain; end the run if it is another's, or stays uncertain.
+
+        Raises:
+            StaleWriter: If the run has ended, and the caller can't be cancelled.
+        """
+        await trio.lowlevel.checkpoint()
+        while trio.current_time() >= run.scope.deadline or run.scope.cancel_called:
+            if not run.scope.cancel_called:
+                async with self._confirming:
+                    await self._renew()
+            await trio.lowlevel.checkpoint()  # usually raises, if the run has ended
+            if run.scope.cancel_called:
+                run.cancel("late")
+                raise StaleWriter("the run of the task has ended")
 
     async def keep_leases(self) -> None:
         """Renew the leases that this process holds, for as long as it holds any."""
-        while True:
-            await self._due.wait()
-            await trio.sleep(self.options.lease / 3)
-            if not self.running:
-                self._due = trio.Event()
-                continue
-            async with self._confirming:
-                await self._renew()
+        pause = self.options.lease / 3
+        try:
+            while True:
+                await self._due.wait()
+                await trio.sleep(pause)
+                if not self.running:
+                    self._due = trio.Event()
+                    continue
+                async with self._confirming:
+                    # A renewal that has failed is tried again soon: two failures must not end every run.
+                    pause = self.options.lease / (3 if await self._renew() else 15)
+        finally:
+            self.ending = True
 
-    async def _renew(self) -> None:
+    async def _renew(self) -> bool:
+        """Renew all leases; return whether the store has said which of them are still held."""
         runs = dict(self.running)
         before = self.stores.clock()
         try:
@@ -110,7 +132,7 @@ class TaskEngine:
             )
         except StoreError as exc:
             logger.warning("the leases of %d tasks could not be renewed: %s", len(runs), exc)
-            return
+            return False
         for key, run in runs.items():
             task = found.get(key)
             if task is None:
@@ -119,6 +141,7 @@ class TaskEngine:
                 run.hold(self._stop_at(before))
                 if task.cancelling:
                     run.cancel("cancelled")
+        return True
 
     # --- tasks of others -----------------------------------------------------------------------------------------
 
@@ -127,45 +150,76 @@ class TaskEngine:
         with self.stores.listen(TOPIC) as listener:
             while True:
                 try:
-                    await self._take()
+                    while await self._take():
+                        pass
                     await self._see()
                 except StoreError as exc:
                     logger.warning("the store of the tasks can't be used: %s", exc)
-                    await trio.sleep(1.0)
+                    await trio.sleep(PAUSE)
+                    continue
                 await listener.woken()
 
-    async def _take(self) -> None:
-        room = self.options.max_running - len(self.running)
+    async def _take(self) -> bool:
+        """Take up some tasks; return whether there may be more."""
+        room = min(self.options.max_running - len(self.running), SLICE)
         tools = self.host.declaring("task")
         if room <= 0 or not tools:
-            return
+            return False
         before = self.stores.clock()
-        for claim in await self.stores.claim_tasks(tools, lease=self.options.lease, most=min(room, 32)):
+        claims = await self.stores.claim_tasks(tools, lease=self.options.lease, most=room)
+        for claim in claims:
+            tool = self.host.tool(claim.task.tool)
+            policy: TaskPolicy | None = None if tool is None else tool.declared.get("task")
+            if policy is None:  # it was removed since
+                continue
             try:
-                await self._take_up(claim, before)
+                await self._take_up(claim, policy, before)
             except StoreError as exc:
                 logger.warning("a task of the tool %r could not be taken up: %s", claim.task.tool, exc)
+            except Exception as exc:
+                logger.error("a task of the tool %r can't be read", claim.task.tool, exc_info=exc)
+                await self._give_up(claim.task, "what the server has stored of the task can't be read")
+        return len(claims) == room
 
-    async def _take_up(self, claim: Claim, before: float) -> None:
+    async def _take_up(self, claim: Claim, policy: TaskPolicy, before: float) -> None:
         task = claim.task
-        tool = self.host.tool(task.tool)
-        policy: TaskPolicy | None = None if tool is None else tool.declared.get("task")
-        if policy is None:  # it was removed since
-            return
         journal = Journal.read(await self.stores.journal(task.key))
         run = TaskRun(self, policy, task, journal)
         run.context = self._context(run, task)
         lost = claim.lost or task.begun
         if task.cancelling:
-            await run.change(status="cancelled", token="", message=CANCELLED, cancelling=False)
+            await run.change(**AS_CANCELLED)
         elif lost and (task.takeovers >= policy.max_takeovers or (task.begun and policy.on_loss == "fail")):
-            error = unknown_outcome("the process that ran the tool has ended")
-            await run.change(status="failed", token="", message=error.message, result=error_bytes(error))
+            await self._give_up(task, unknown_outcome("the process that ran the tool has ended").message)
+        elif journal.size > self.options.max_size:
+            await self._give_up(task, f"the task's journal takes more than {self.options.max_size} bytes")
         else:
             if lost:
                 await run.change(takeovers=task.takeovers + 1)
             self.holds(run, before)
             self.start(run)
+
+    async def _give_up(self, task: StoredTask, why: str) -> None:
+        """End a task that was just claimed as failed."""
+        error = error_bytes(McpError(INTERNAL_ERROR, why))
+
+        def fail(now: StoredTask) -> tuple[StoredTask, list[JournalEntry]] | None:
+            if now.token != task.token:
+                return None
+            return attrs.evolve(now, status="failed", token="", message=why, result=error, cancelling=False), []
+
+        await self.swap(task.key, fail)
+
+    async def end_orphan(self, task: StoredTask) -> bool:
+        """End a task whose tool this server does not offer, if no other process has taken it up for a whole lease."""
+        if task.status != "working" or self._policy_of(task) is not None:
+            return False
+        if self.stores.now() < task.updated + self.options.lease:
+            return False
+        claims = await self.stores.claim_tasks([task.tool], lease=self.options.lease, most=SLICE)
+        for claim in claims:
+            await self._give_up(claim.task, f"the server has no tool {task.tool!r} any more")
+        return bool(claims)
 
     def _context(self, run: TaskRun, task: StoredTask) -> TaskContext:
         import json
@@ -191,11 +245,19 @@ class TaskEngine:
         tool = self.host.tool(name)
         return frozenset() if tool is None else tool.scopes
 
+    def scopes_for(self, task: StoredTask) -> Collection[str]:
+        """Return the scopes that a request about a task needs: its tool's, or those of the call if the tool is gone."""
+        tool = self.host.tool(task.tool)
+        return StoredCall.from_bytes(task.body).scopes if tool is None else tool.scopes
+
     def poll_of(self, task: StoredTask) -> float:
         """Return the seconds that clients should wait between two looks at a task."""
-        tool = self.host.tool(task.tool)
-        policy: TaskPolicy | None = None if tool is None else tool.declared.get("task")
+        policy = self._policy_of(task)
         return TaskPolicy().poll if policy is None else policy.poll
+
+    def _policy_of(self, task: StoredTask) -> TaskPolicy | None:
+        tool = self.host.tool(task.tool)
+        return None if tool is None else tool.declared.get("task")
 
     # --- changes -------------------------------------------------------------------------------------------------
 
@@ -223,35 +285,57 @@ class TaskEngine:
                 self.changed(new)
                 return new
 
+    async def cancel(self, key: str) -> None:
+        """End a task that has not ended as cancelled; if a process runs it, that process does so."""
+
+        def cancel(task: StoredTask) -> tuple[StoredTask, list[JournalEntry]] | None:
+            if task.status in ENDED or task.cancelling:
+                return None
+            if task.token:
+                return attrs.evolve(task, cancelling=True), []
+            return attrs.evolve(task, status="cancelled", asked=b"", message=CANCELLED), []
+
+        await self.swap(key, cancel)
+        if (run := self.running.get(key)) is not None:
+            run.cancel("cancelled")
+
     # --- listeners -----------------------------------------------------------------------------------------------
 
-    def watch(self, key: str, task_id: str, task: StoredTask) -> None:
+    def watch(self, task_id: str, task: StoredTask) -> None:
         """Follow the changes of a task that somebody is about to listen for."""
-        self._seen[key] = task_id, task
+        self._seen.setdefault(task_id, task)
+        self._ids[task.key] = task_id
 
-    def params(self, key: str) -> dict[str, Any] | None:
+    def params(self, task_id: str) -> dict[str, Any] | None:
         """Return the parameters of a notification about a task."""
-        task_id, task = self._seen.get(key, ("", None))
+        task = self._seen.get(task_id)
         return None if task is None else detailed(task, task_id, self.poll_of(task))
 
     def _saw(self, task: StoredTask) -> None:
-        seen = self._seen.get(task.key)
-        if seen is not None and (seen[1] is None or seen[1].version < task.version):
-            self._seen[task.key] = seen[0], task
-            self.host.announce(CHANGED, task.key)
+        task_id = self._ids.get(task.key)
+        if task_id is None:
+            return
+        seen = self._seen.get(task_id)
+        # Without one, the task was not listened for yet when somebody looked last: what happened since is not known.
+        if seen is None or seen.version < task.version:
+            self._seen[task_id] = task
+            self.host.announce(CHANGED, task_id)
 
     async def _see(self) -> None:
         """Look for changes that other processes have made."""
         listened = set(self.host.listened(CHANGED))
-        for key in [key for key in self._seen if key not in listened]:
-            del self._seen[key]
-        keys = listened & set(self._seen) | set(self.running)
+        for task_id in [each for each in self._seen if each not in listened]:
+            del self._seen[task_id]
+        self._ids = {key: task_id for task_id in listened if (key := key_of(task_id)) is not None}
+        keys = {*self._ids, *self.running}
         if not keys:
             return
         versions = await self.stores.versions(keys)
         for key in keys:
-            run, (_, seen) = self.running.get(key), self._seen.get(key, ("", None))
-            known = max(0 if run is None or run.task is None else run.task.version, 0 if seen is None else seen.version)
+            run, seen = self.running.get(key), self._seen.get(self._ids.get(key, ""))
+            known = math.inf if run is None or run.task is None else run.task.version
+            if key in self._ids:
+                known = min(known, 0 if seen is None else seen.version)
             if versions.get(key, math.inf if run is not None else 0) <= known:
                 continue
             task = await self.stores.task(key)

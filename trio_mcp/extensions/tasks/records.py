@@ -90,6 +90,7 @@ class Journal:
         answers: The answers, by the keys that the function uses.
         memory: The values of `Context.once`.
         state: The state of the last `InputRequired` that the function returned.
+        explicit: Whether the function has returned an `InputRequired`, or raised an `UrlElicitationRequired`.
         used: The keys under which clients were asked; each names one question for the life of the task.
         size: The size of all entries in bytes.
     """
@@ -97,6 +98,7 @@ class Journal:
     answers: dict[str, Answer] = attrs.Factory(dict)
     memory: dict[str, Any] = attrs.Factory(dict)
     state: Any = None
+    explicit: bool = False
     used: set[str] = attrs.Factory(set)
     size: int = 0
 
@@ -115,21 +117,25 @@ class Journal:
                 found.used.add(name)
                 found.answers[base] = Answer(Question(method, digest), answer)
             else:
-                found.state = value
+                found.state, found.explicit = value, True
         return found
 
     def entries(self) -> list[JournalEntry]:
         """Return the entries of a journal that is not stored yet."""
+        self.used |= set(self.answers)
         return [
             *(once_entry(name, value) for name, value in self.memory.items()),
             *(answer_entry(name, name, each.question, each.data) for name, each in self.answers.items()),
         ]
 
-    def wire_key(self, key: str) -> str:
-        """Return the key under which a client is asked: the function's own, with a number if it was used before."""
-        if key not in self.used:
-            return key
-        return next(name for number in range(2, len(self.used) + 3) if (name := f"{key}#{number}") not in self.used)
+    def wire_keys(self, keys: Iterable[str]) -> dict[str, str]:
+        """Return the keys under which a client is asked: the function's own, with a number if one was used before."""
+        used, found = self.used.copy(), dict[str, str]()
+        for key in keys:
+            numbered = (f"{key}#{number}" for number in range(2, len(used) + 3))
+            found[key] = key if key not in used else next(name for name in numbered if name not in used)
+            used.add(found[key])
+        return found
 
 
 def once_entry(name: str, value: Any) -> JournalEntry:

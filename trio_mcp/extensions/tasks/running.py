@@ -7,9 +7,10 @@ answer begins a new one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import attrs
@@ -37,17 +38,24 @@ from trio_mcp.server.input.options import Asked, InputRequired
 from trio_mcp.server.input.questions import InputRequest, UrlElicitationRequired
 from trio_mcp.server.input.request_state import Question, RequestState
 from trio_mcp.server.input.rounds import ReplayedRounds, earlier_rounds
+from trio_mcp.server.log_messages import CURRENT
 from trio_mcp.server.task_policy import TaskPolicy
 from trio_mcp.session.handlers import error_for
-from trio_mcp.stores.contract import JournalEntry, StaleWriter, StoredTask, Stores
-from trio_mcp.types.error_codes import INTERNAL_ERROR
+from trio_mcp.stores.contract import JournalEntry, StaleWriter, StoreBusy, StoredTask, StoreError, StoreFull, Stores
+from trio_mcp.types.error_codes import INTERNAL_ERROR, OVERLOADED
 
 __all__ = ["TaskRun"]
 
 QUIET = 0.5
 """Seconds between two changes of a task's message: a function may report progress more often than anybody looks."""
 
+PAUSE = 1.0
+"""Seconds between two attempts to write what must not be lost, while the store can't be used."""
+
 CANCELLED = "cancelled by the client"
+
+AS_CANCELLED: dict[str, Any] = {"status": "cancelled", "token": "", "message": CANCELLED, "cancelling": False}
+"""The changes that end a task as cancelled."""
 
 SUSPENDED: dict[str, Any] = {"resultType": "input_required"}
 
@@ -58,6 +66,8 @@ class EngineOfRun(Protocol):
     host: ExtensionRun
     stores: Stores
     options: TaskOptions
+    running: dict[str, TaskRun]
+    ending: bool
 
     def holds(self, run: TaskRun, before: float) -> None:
         """Keep the lease of a run."""
@@ -111,9 +121,12 @@ class TaskRun:
         self._questions: dict[str, InputRequest[Any]] | None = None
         self._rounds: TaskRounds | None = None
         self._unread = set(self.journal.answers)
+        self._ahead = set(self.journal.memory)  # the steps of earlier runs that this one has not come to yet
         self._said: str | None = None
+        self._speaking = False  # whether a message waits for its turn
         self._saying = -math.inf
         self._over = False
+        self._refusal: McpError | None = None
 
     @property
     def name(self) -> str:
@@ -137,9 +150,14 @@ class TaskRun:
     async def serve(self) -> None:
         """Run the function to its end, and store the outcome; called in a task of the server's run."""
         result: dict[str, Any] | Exception = SUSPENDED
+        if self.context.elsewhere:  # a request's own task has set it
+            CURRENT.set((self.context, trio.lowlevel.current_trio_token()))
         try:
             with self.scope:
-                if self.task is not None and not self.task.begun and not self._unread:
+                # A function that returns its questions starts afresh with each answer, and may look at any at once.
+                if self.journal.explicit:
+                    self._unread.clear()
+                if self.task is not None and not self._unread:
                     await self.begin()
                 result = await self.engine.host.call(self.context)
         except Exception as exc:
@@ -150,8 +168,7 @@ class TaskRun:
                 raise
             logger.error("the tool %r failed when its task was cancelled", self.name, exc_info=failures)
         finally:
-            # This also runs when the server ends: the lease must not stay behind. The store's own limit of time ends
-            # the wait.
+            # This also runs when the server ends: the lease must not stay behind.
             with trio.CancelScope(shield=True):
                 try:
                     await self._end(result)
@@ -159,23 +176,53 @@ class TaskRun:
                     self.engine.ended(self)
 
     async def _end(self, result: dict[str, Any] | Exception) -> None:
+        if self._refusal is not None:
+            result, self._questions = self._refusal, None
         async with self._lock:
             self._over = True
-            if self.scope.cancelled_caught or (result is SUSPENDED and self._questions is None):
-                self._why = self._why or "ended"
+            if self._why is None:
+                self._why = self._interruption(result)
             try:
                 if self.task is None and self._questions is None:
                     self.outcome = result
                 elif self.task is None:
                     await self._add(status="input_required", questions=self._questions)
                 else:
-                    await self._finish(result)
+                    await self._store(result)
             except StaleWriter:
                 logger.warning("another process has taken over a task of the tool %r", self.name)
+            except McpError as exc:
+                self.outcome = exc
             except Exception as exc:
                 self.outcome = McpError(INTERNAL_ERROR, "the server could not store the task; try again later")
                 logger.error("a task of the tool %r could not be stored", self.name, exc_info=exc)
             self.settled.set()
+
+    def _interruption(self, result: dict[str, Any] | Exception) -> str | None:
+        """Return why the function has no outcome of its own; None if it has one, or has asked."""
+        if self.scope.cancelled_caught:
+            return "late"
+        if result is SUSPENDED:
+            return None if self._questions is not None else "ended"
+        # What a function makes of its cancellation says nothing about the work that was to be done.
+        failed = isinstance(result, Exception) or result.get("isError") is True
+        return "late" if failed and self.scope.cancel_called else None
+
+    async def _store(self, result: dict[str, Any] | Exception) -> None:
+        """Store the outcome of a task, and try again for the length of a lease if the store can't be used."""
+        # The lease is renewed meanwhile, if the store allows it; if it is lost, nothing is written any more.
+        end = trio.current_time() + self.engine.options.lease
+        while True:
+            try:
+                await self._finish(result)
+                return
+            except StaleWriter:
+                raise
+            except StoreError as exc:
+                if self.engine.ending or trio.current_time() >= end:
+                    raise
+                logger.warning("the outcome of a task of the tool %r could not be stored yet: %s", self.name, exc)
+                await trio.sleep(PAUSE)
 
     async def _finish(self, result: dict[str, Any] | Exception) -> None:
         assert self.task is not None
@@ -184,12 +231,12 @@ class TaskRun:
         if self._questions is not None and self._why is None:
             await self._suspend(self._questions)
         elif self._why == "cancelled":
-            await self.change(status="cancelled", token="", message=CANCELLED, cancelling=False)
-        elif self._why is not None:  # the server ends
-            if self._reruns:
-                await self.change(token="")
+            await self.change(**AS_CANCELLED)
+        elif self._why is not None:
+            if self._reruns:  # it is ready for another process, which has lost nothing
+                await self.change(token="", begun=False)
             else:
-                await self._fail(unknown_outcome("the server ended while the tool ran"))
+                await self._fail(unknown_outcome(INTERRUPTED[self._why]))
         elif isinstance(result, Exception):
             error = result if isinstance(result, McpError) else error_for(result, "tools/call")
             await self._fail(error)
@@ -208,16 +255,21 @@ class TaskRun:
             await self._fail(McpError(INTERNAL_ERROR, "the result of the tool can't be turned into JSON"))
             return
         if len(data) > self.engine.options.max_size:
-            text = f"the result of the tool takes {len(data)} bytes; a task may take {self.engine.options.max_size}"
-            await self._fail(McpError(INTERNAL_ERROR, text))
+            await self._fail(self._too_large("the result of the tool takes", len(data)))
             return
         await self.change(status="completed", token="", result=data, message=None, cancelling=False)
 
     async def _fail(self, error: Any) -> None:
         await self.change(status="failed", token="", result=error_bytes(error), message=error.message, cancelling=False)
 
+    def _too_large(self, what: str, size: int) -> McpError:
+        return McpError(INTERNAL_ERROR, f"{what} {size} bytes; a task may take {self.engine.options.max_size}")
+
     async def _suspend(self, questions: dict[str, InputRequest[Any]]) -> None:
         entries, asked = self._asked(questions)
+        if len(asked) > self.engine.options.max_size:
+            await self._fail(self._too_large("the questions take", len(asked)))
+            return
         await self.change(status="input_required", token="", asked=asked, entries=entries, message=None, begun=False)
 
     def _asked(self, questions: dict[str, InputRequest[Any]]) -> tuple[list[JournalEntry], bytes]:
@@ -225,18 +277,17 @@ class TaskRun:
         assert rounds is not None
         revision = self.context.protocol_version
         keyed = rounds.described(questions)
-        asked = {
-            self.journal.wire_key(key): [key, request.wire(revision), list(keyed[key])]
-            for key, request in questions.items()
-        }
-        entries = [] if rounds.state is None else [state_entry(len(self.journal.used), rounds.state)]
+        names = self.journal.wire_keys(questions)
+        asked = {names[key]: [key, request.wire(revision), list(keyed[key])] for key, request in questions.items()}
+        explicit = rounds.returned or self.journal.explicit
+        entries = [state_entry(len(self.journal.used), rounds.state)] if explicit else []
         return entries, to_json(asked)
 
     def cancel(self, why: str) -> None:
-        """End the function: ``"cancelled"``, ``"lost"`` or ``"ended"``."""
+        """End the function: ``"cancelled"``, ``"lost"`` or ``"late"``."""
         if self._why is None:
             self._why = why
-            self.scope.cancel(f"the task was {why}" if why != "ended" else "the server is ending")
+            self.scope.cancel(f"the task was {why}" if why != "late" else INTERRUPTED[why])
 
     def lose(self) -> None:
         """End the function, because the lease is another's."""
@@ -249,9 +300,16 @@ class TaskRun:
     # --- the task ------------------------------------------------------------------------------------------------
 
     async def create(self) -> None:
-        """Create the task, unless there is one, or the run has ended."""
+        """Create the task, unless there is one, or the run has ended.
+
+        Raises:
+            McpError: If there is no room for another task, or the store can't be used.
+        """
         async with self._lock:
             if self.task is None and not self._over:
+                if len(self.engine.running) >= self.engine.options.max_running:
+                    most = self.engine.options.max_running
+                    raise McpError(OVERLOADED, f"{most} tasks are running here, which is the limit; try again later")
                 await self._add()
 
     async def _add(self, status: str = "working", questions: dict[str, InputRequest[Any]] | None = None) -> None:
@@ -287,9 +345,10 @@ class TaskRun:
         )
         if len(body) + len(asked) + self.journal.size > options.max_size:
             raise McpError(INTERNAL_ERROR, f"the call is too large for a task, which may take {options.max_size} bytes")
-        self.task = await stores.add_task(
-            task, entries, lease=options.lease if working else None, limit=options.max_tasks
-        )
+        with refusing_clearly():
+            self.task = await stores.add_task(
+                task, entries, lease=options.lease if working else None, limit=options.max_tasks
+            )
         self._token = self.task.token
         if working:
             self.engine.holds(self, before)
@@ -298,8 +357,8 @@ class TaskRun:
     async def begin(self) -> None:
         """Note that the function goes on from here to what no run has done before."""
         async with self._lock:
-            if self.task is not None and not self.task.begun:
-                await self.change(begun=True)
+            if self.task is not None and not self.task.begun and not self._over:
+                await self._fenced(self.change, begun=True)
 
     async def change(self, entries: tuple[JournalEntry, ...] | list[JournalEntry] = (), **changes: Any) -> None:
         """Change the task under the lease, whatever others change meanwhile.
@@ -310,6 +369,9 @@ class TaskRun:
         stores = self.engine.stores
         while True:
             assert self.task is not None
+            if self.task.cancelling and changes.get("token") == "" and changes.get("status") not in ENDED:
+                # Nobody who runs the task would see the wish of the client any more.
+                entries, changes = (), AS_CANCELLED
             task = attrs.evolve(self.task, **{"updated": stores.now(), "version": self.task.version + 1, **changes})
             if await stores.put_task(task, entries, token=self._token):
                 self.task = task
@@ -324,12 +386,31 @@ class TaskRun:
         """Change the task's message, at most every `QUIET` seconds."""
         self._said = message = message[:1000]
         # What a run repeats has been reported already.
-        if self.task is None or self._unread or trio.current_time() < self._saying + QUIET:
+        if self.task is None or self._unread or self._ahead or self._over or self._speaking:
             return
+        if (wait := self._saying + QUIET - trio.current_time()) > 0:
+            self._speaking = True
+            self.engine.host.nursery.start_soon(self._say_after, wait)
+        else:
+            await self._tell()
+
+    async def _say_after(self, wait: float) -> None:
+        """Store the last of the messages that came too soon."""
+        await trio.sleep(wait)
+        self._speaking = False
+        await self._tell()
+
+    async def _tell(self) -> None:
         self._saying = trio.current_time()
         async with self._lock:
-            if not self._over:
-                await self._fenced(self.change, message=message)
+            if self._over or self.task is None or self.task.message == self._said:
+                return
+            try:
+                await self.change(message=self._said)
+            except StaleWriter:
+                self.lose()
+            except StoreError as exc:
+                logger.warning("the message of a task of the tool %r could not be stored: %s", self.name, exc)
 
     async def remember(self, key: str, value: Any) -> None:
         """Add a ``once`` value to the journal; it counts once it is stored."""
@@ -344,18 +425,35 @@ class TaskRun:
             self.journal.size = size
 
     async def _fenced(self, write: Callable[..., Any], *arguments: Any, **more: Any) -> None:
-        try:
-            await write(*arguments, **more)
-        except StaleWriter:
-            self.lose()
-            await trio.lowlevel.checkpoint_if_cancelled()  # raises, except in a thread or a shielded scope
-            raise
+        while True:
+            try:
+                await write(*arguments, **more)
+                return
+            except StaleWriter:
+                self.lose()
+                await trio.lowlevel.checkpoint_if_cancelled()  # raises, except in a thread or a shielded scope
+                raise
+            except StoreError as exc:
+                if self.scope.cancel_called:
+                    raise
+                logger.warning("a task of the tool %r waits for the store: %s", self.name, exc)
+                await trio.sleep(PAUSE)  # the end of the lease, which can't be renewed either, ends the wait
 
     async def allowed(self) -> None:
         """Wait until the lease is certain, before a step: after a pause of the process it may be another's."""
+        self._ahead.clear()
         await self.begin()
         if self.task is not None:
             await self.engine.confirmed(self)
+
+    def passed(self, key: str) -> None:
+        """Note that the function has come to a step."""
+        self._ahead.discard(key)
+
+    def refuse(self, error: McpError) -> McpError:
+        """Let the task fail with an error, whatever the function makes of it."""
+        self._refusal = error
+        return error
 
     # --- the function --------------------------------------------------------------------------------------------
 
@@ -380,6 +478,7 @@ class TaskRun:
                 raise
             value = pages
         if isinstance(value, (InputRequired, UrlElicitationRequired)):
+            rounds.returned = True
             return self.ask(rounds, rounds.explicit(value))
         return value
 
@@ -398,13 +497,18 @@ class TaskRun:
 
 
 class TaskRounds(ReplayedRounds):
-    """The rounds of input of a function that is, or may become, a task."""
+    """The rounds of input of a function that is, or may become, a task.
+
+    Attributes:
+        returned: Whether the function has returned or raised its questions, instead of asking them.
+    """
 
     def __init__(
         self, context: TaskContext, earlier: RequestState | None, responses: Mapping[str, Any], run: TaskRun
     ) -> None:
         super().__init__(context, earlier, responses)
         self._run_of_task = run
+        self.returned = False
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -425,18 +529,58 @@ class TaskRounds(ReplayedRounds):
 
     async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
         answers = await super().ask(requests)
-        if self._run_of_task.read(set(self._read_keys())):
+        if self._run_of_task.read({prefix + key for prefix, key in self._used}):
             await self._run_of_task.begin()
         return answers
 
-    def _read_keys(self) -> list[str]:
-        return [prefix + key for prefix, key in self._used]
+    async def once(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        value = await super().once(key, function, *arguments)
+        self._run_of_task.passed(self._prefix() + key)
+        return value
+
+    def _another_question(self, key: str) -> McpError:
+        if self._run_of_task.task is None:  # in a round of the call
+            return super()._another_question(key)
+        logger.error(
+            "the tool %r asks another question under the key %r than the one that was answered: it must ask the same "
+            "questions in the same order each time it runs, or give them keys",
+            self._run_of_task.name,
+            key,
+        )
+        return self._run_of_task.refuse(
+            McpError(INTERNAL_ERROR, f"the tool does not ask the question {key!r} again that was answered")
+        )
 
     async def _remember(self, key: str, value: Any) -> None:
         await self._run_of_task.remember(key, value)
 
     async def _before_step(self) -> None:
         await self._run_of_task.allowed()
+
+
+INTERRUPTED = {
+    "ended": "the server ended while the tool ran",
+    "late": "the server lost touch with its store while the tool ran",
+}
+
+
+@contextlib.contextmanager
+def refusing_clearly() -> Iterator[None]:
+    """Turn the errors of a store into responses that say what to do; their details are only logged.
+
+    Raises:
+        McpError: In place of a `StoreError`.
+    """
+    try:
+        yield
+    except StoreFull:
+        raise McpError(OVERLOADED, "the server holds as many tasks as it may; try again later") from None
+    except StoreBusy as exc:
+        logger.warning("the store of the tasks is busy: %s", exc)
+        raise McpError(OVERLOADED, "the server's store of tasks is busy; try again later") from None
+    except StoreError as exc:
+        logger.error("the store of the tasks can't be used: %s", exc)
+        raise McpError(INTERNAL_ERROR, "the server's store of tasks can't be used; try again later") from None
 
 
 def unknown_outcome(why: str) -> McpError:

@@ -11,11 +11,12 @@ import trio
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from trio_mcp._log import logger
 from trio_mcp.convert import brief
 from trio_mcp.errors import McpError
 from trio_mcp.extensions.tasks.context import TaskContext
 from trio_mcp.extensions.tasks.engine import CHANGED, TaskEngine
-from trio_mcp.extensions.tasks.errors import ENDED, IDENTIFIER
+from trio_mcp.extensions.tasks.errors import IDENTIFIER
 from trio_mcp.extensions.tasks.options import TaskOptions
 from trio_mcp.extensions.tasks.records import (
     answer_entry,
@@ -25,14 +26,14 @@ from trio_mcp.extensions.tasks.records import (
     owner_of,
     to_wire,
 )
-from trio_mcp.extensions.tasks.running import CANCELLED, TaskRun
+from trio_mcp.extensions.tasks.running import TaskRun, refusing_clearly
 from trio_mcp.schema.forms import Form
 from trio_mcp.server.context import Context, ServedContext
 from trio_mcp.server.extensions import ExtensionRun, ServerExtension
 from trio_mcp.server.features.extension_parts import ExtensionMethod, ListenField
 from trio_mcp.server.input.request_state import Question
 from trio_mcp.server.task_policy import TaskMode, TaskPolicy
-from trio_mcp.stores.contract import JournalEntry, StoredTask
+from trio_mcp.stores.contract import JournalEntry, StoredTask, StoreError
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.input_required import input_response_from_wire
 from trio_mcp.types.tools import Tool
@@ -98,7 +99,8 @@ class TasksOnServer(ServerExtension):
             return call_next()
         assert isinstance(context, ServedContext)
         engine: TaskEngine | None = context.connection.states.get(self)
-        if engine is None or isinstance(context, TaskContext):  # a mounted server's
+        # A mounted server leaves tasks to the one that runs.
+        if engine is None or isinstance(context, TaskContext) or context.settings is not engine.host.server:
             return call_next()
         tool = engine.host.tool(context.params.get("name"))
         policy: TaskPolicy | None = None if tool is None else tool.declared.get("task")
@@ -122,6 +124,7 @@ class TasksOnServer(ServerExtension):
                 with trio.move_on_after(policy.after):
                     await run.settled.wait()
                 await run.create()
+            await trio.lowlevel.checkpoint_if_cancelled()
             handed_over = run.task is not None
         finally:
             # If the client cancels the call first, nobody knows the id, so the function is cancelled and the task, if
@@ -130,6 +133,8 @@ class TasksOnServer(ServerExtension):
                 run.cancel("cancelled")
                 with trio.CancelScope(shield=True):
                     await run.settled.wait()
+                    if run.task is not None:
+                        await self._drop(engine, run)
         if run.task is not None:
             return {"resultType": "task", **to_wire(run.task, run.id, policy.poll)}
         context.failure = run.context.failure
@@ -137,6 +142,13 @@ class TasksOnServer(ServerExtension):
             raise run.outcome
         assert run.outcome is not None
         return run.outcome
+
+    async def _drop(self, engine: TaskEngine, run: TaskRun) -> None:
+        """Cancel a task whose id nobody knows."""
+        try:
+            await engine.cancel(run.key)
+        except StoreError as exc:
+            logger.warning("a task of the tool %r could not be cancelled: %s", run.name, exc)
 
     # --- the methods ---------------------------------------------------------------------------------------------
 
@@ -149,14 +161,20 @@ class TasksOnServer(ServerExtension):
         assert isinstance(context, ServedContext)
         engine: TaskEngine = self.state(context)
         key = key_of(task_id)
-        task = None if key is None else await engine.stores.task(key)
+        task = None
+        if key is not None:
+            with refusing_clearly():
+                task = await engine.stores.task(key)
         if task is None or task.owner != owner_of(context.principal):
             raise McpError(INVALID_PARAMS, "unknown task: there is none with this id, or it has expired")
-        engine.host.check_scopes(engine.scopes_of(task.tool), context)
+        engine.host.check_scopes(engine.scopes_for(task), context)
         return engine, task
 
     async def _get(self, params: dict[str, Any], context: Context[Any]) -> dict[str, Any]:
         engine, task = await self._own(context, params.get("taskId"))
+        with refusing_clearly():
+            if await engine.end_orphan(task):
+                task = await engine.stores.task(task.key) or task
         return detailed(task, params["taskId"], engine.poll_of(task))
 
     async def _update(self, params: dict[str, Any], context: Context[Any]) -> None:
@@ -186,21 +204,13 @@ class TasksOnServer(ServerExtension):
                 return attrs.evolve(task, asked=to_json(asked)), entries
             return attrs.evolve(task, status="working", asked=b"", token="", begun=False), entries
 
-        await engine.swap(task.key, answer)
+        with refusing_clearly():
+            await engine.swap(task.key, answer)
 
     async def _cancel(self, params: dict[str, Any], context: Context[Any]) -> None:
         engine, task = await self._own(context, params.get("taskId"))
-
-        def cancel(task: StoredTask) -> tuple[StoredTask, list[JournalEntry]] | None:
-            if task.status in ENDED or task.cancelling:
-                return None
-            if task.token:  # the process that runs it ends it
-                return attrs.evolve(task, cancelling=True), []
-            return attrs.evolve(task, status="cancelled", asked=b"", message=CANCELLED), []
-
-        await engine.swap(task.key, cancel)
-        if (run := engine.running.get(task.key)) is not None:
-            run.cancel("cancelled")
+        with refusing_clearly():
+            await engine.cancel(task.key)
 
     # --- listening -----------------------------------------------------------------------------------------------
 
@@ -209,7 +219,7 @@ class TasksOnServer(ServerExtension):
             raise McpError(INVALID_PARAMS, "params.notifications.taskIds must be an array of strings")
         if len(value) > MAX_LISTENED:
             raise McpError(INVALID_PARAMS, f"params.notifications.taskIds has more than {MAX_LISTENED} ids")
-        honored: dict[str, str] = {}
+        honored: list[str] = []
         for task_id in dict.fromkeys(value):
             try:
                 engine, task = await self._own(context, task_id)
@@ -217,14 +227,14 @@ class TasksOnServer(ServerExtension):
                 if exc.code != INVALID_PARAMS:
                     raise
                 continue  # the acknowledgement shows which ones are unknown
-            engine.watch(task.key, task_id, task)
-            honored[task_id] = task.key
+            engine.watch(task_id, task)
+            honored.append(task_id)
         await trio.lowlevel.checkpoint()
-        return list(honored), list(honored.values())
+        return honored, honored
 
-    def _params(self, key: str, context: Context[Any]) -> dict[str, Any] | None:
+    def _params(self, task_id: str, context: Context[Any]) -> dict[str, Any] | None:
         engine: TaskEngine = self.state(context)
-        return engine.params(key)
+        return engine.params(task_id)
 
 
 def _refuse(context: ServedContext[Any]) -> None:

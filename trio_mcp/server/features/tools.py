@@ -290,4 +290,6 @@ def _declared(details: ToolDetails, tool: Tool, settings: FeatureSettings, what:
     kept = None if settings.extensions is None else settings.extensions.read_detail("task", policy, tool)
     if kept is None:
         raise ValueError(f"{what}: task= needs the extension Tasks: pass extensions=[Tasks()] to the server")
+    if details.get("park_input"):
+        raise ValueError(f"{what}: park_input=True does not go with task=, as no function waits for a task's input")
     return {"task": kept}

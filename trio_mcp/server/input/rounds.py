@@ -203,7 +203,7 @@ class Rounds:
                 missing[key] = keyed[key]
             # If a replay took another path than the run before, the answer under this key belongs to another question.
             elif self.answers[key].question != question:
-                raise _another_question(key)
+                raise self._another_question(key)
         if missing:
             await self._obtain(missing, questions)
         else:
@@ -338,6 +338,20 @@ class Rounds:
             return request.read(self.answers[key].data)
         except ValidationError as exc:
             raise McpError(INVALID_PARAMS, f"the response to {key!r} does not fit the form: {brief(exc)}") from None
+
+    def _another_question(self, key: str) -> McpError:
+        """Return the error for a question that is not the one that was answered under its key."""
+        # This is a bug in the handler, which only the server's operator can understand; the client learns how to
+        # recover.
+        logger.error(
+            "a handler asks a different question under the key %r than in the previous round: it must ask the same "
+            "questions in the same order each time it runs, or give them keys (docs: One handler, both eras)",
+            key,
+        )
+        return McpError(
+            INVALID_PARAMS,
+            f"the question {key!r} is not the one that was answered; make the request again without its requestState",
+        )
 
     def _check_round(self) -> None:
         """Refuse a round of input beyond ``max_rounds``.
@@ -514,19 +528,6 @@ class ReplayedRounds(Rounds):
         self._over = True
         self._scope.cancel("the round is over: the client is being asked for input")
         await self._end()
-
-
-def _another_question(key: str) -> McpError:
-    # This is a bug in the handler, which only the server's operator can understand; the client learns how to recover.
-    logger.error(
-        "a handler asks a different question under the key %r than in the previous round: it must ask the same "
-        "questions in the same order each time it runs, or give them keys (docs: One handler, both eras)",
-        key,
-    )
-    return McpError(
-        INVALID_PARAMS,
-        f"the question {key!r} is not the one that was answered; make the request again without its requestState",
-    )
 
 
 def _plain(value: Any, what: str) -> Any:
