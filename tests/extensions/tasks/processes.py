@@ -136,11 +136,12 @@ async def get(client: Client, task_id: str) -> dict[str, Any]:
 
 async def done(client: Client, task_id: str, *until: str) -> dict[str, Any]:
     """Wait for a task to end, or to have one of these states, and return it."""
-    while True:
+    for _ in range(1000):
         state = await get(client, task_id)
         if state["status"] in (until or ENDED):
             return state
         await trio.sleep(0.25)
+    raise AssertionError(f"the task stays {state['status']}")
 
 
 async def answer(client: Client, task_id: str, **responses: Any) -> dict[str, Any]:

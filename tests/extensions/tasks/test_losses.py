@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import threading
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from pydantic import BaseModel
@@ -11,6 +14,7 @@ from trio.testing import MockClock
 
 from tests.extensions.tasks.processes import LEASE, answer, client_of, done, get, processes, shared, start
 from tests.peer import settle
+from tests.waiting import eventually
 from trio_mcp import Context, InputRequired, Server
 from trio_mcp.extensions import TaskOptions, TaskPolicy, Tasks
 
@@ -52,9 +56,7 @@ class Works:
         async def returns(ctx: Context) -> str | InputRequired:
             self.began.append("run")
             if "who" not in ctx.input_responses:
-                from trio_mcp import elicit
-
-                return InputRequired({"who": elicit("Who?", Name)})
+                return InputRequired({"who": ctx.elicit("Who?", Name)})
             await self.step("after", 30)
             return "returned"
 
@@ -66,8 +68,7 @@ async def test_a_lost_task_goes_on_elsewhere_within_a_lease_and_a_second(autojum
         await trio.sleep(5)  # in the middle of the third shot; the lease was renewed at 5 s at the latest
         lost = trio.current_time()
         one.crash()
-        while works.began.count("shot-2") < 2:
-            await trio.sleep(0.05)
+        await eventually(lambda: works.began.count("shot-2") == 2)
         assert trio.current_time() - lost <= LEASE + 1
         state = await done(two.client, task_id)
         assert state["result"]["content"][0]["text"] == "film"
@@ -81,12 +82,13 @@ async def test_a_lost_task_that_must_not_run_again_fails_with_an_unknown_outcome
         await trio.sleep(3)
         one.crash()
         state = await done(two.client, task_id)
-        assert state["status"] == "failed" and "outcome is unknown" in state["error"]["message"]
+        assert state["status"] == "failed"
+        assert "outcome is unknown" in state["error"]["message"]
         assert state["statusMessage"] == state["error"]["message"]
     assert works.began == ["shot-0", "shot-1"]
 
 
-async def test_an_answer_not_yet_taken_up_is_taken_up_elsewhere_whatever_on_loss_says(
+async def test_an_answer_not_yet_taken_up_is_taken_up_whatever_on_loss_says(
     autojump_clock: MockClock,
 ) -> None:
     works = Works(on_loss="fail")
@@ -105,7 +107,7 @@ async def test_an_answer_not_yet_taken_up_is_taken_up_elsewhere_whatever_on_loss
     assert works.began == ["run", "run", "run", "after"]
 
 
-async def test_a_function_that_returns_its_questions_has_begun_when_it_runs_with_the_answer(
+async def test_a_function_that_returns_questions_begins_when_it_runs_again(
     autojump_clock: MockClock,
 ) -> None:
     """It may act on any answer at once, so a tool that must not run twice does not."""
@@ -217,7 +219,9 @@ async def test_a_run_that_can_not_renew_its_lease_stops_itself_at_two_thirds(aut
         await trio.sleep(LEASE / 3 - 0.1)  # until the lease has run out
         assert len(works.began) == count
         assert (await done(two.client, task_id))["status"] == "completed"
-    assert len(works.ended) == len(set(works.ended)) == 20
+    # The first shot was done when the store was away, so it never came into the journal.
+    assert works.ended.count("shot-0") == 2
+    assert len(works.ended) == len(set(works.ended)) + 1 == 21
 
 
 async def test_nothing_runs_after_a_thaw_before_a_renewal_is_confirmed(autojump_clock: MockClock) -> None:
@@ -244,8 +248,6 @@ async def test_nothing_runs_after_a_thaw_before_a_renewal_is_confirmed(autojump_
 
 
 async def test_a_thread_whose_run_was_lost_can_neither_step_nor_write(autojump_clock: MockClock) -> None:
-    import threading
-
     release, ended = threading.Event(), trio.Event()
     log: list[str] = []
     token = trio.lowlevel.current_trio_token()
@@ -267,14 +269,17 @@ async def test_a_thread_whose_run_was_lost_can_neither_step_nor_write(autojump_c
     async with processes(define, shared()) as (one, two):
         task_id = await start(one.client, "slow")
         await one.client.request("tasks/cancel", {"taskId": task_id})
-        state = await done(two.client, task_id)
+        await settle()
+        state = await get(two.client, task_id)
+        assert state["status"] == "cancelled"
         writes = list(one.door.wrote)
         release.set()
         await ended.wait()
         await settle()
         assert one.door.wrote.count("note") == writes.count("note") == 0
         assert await get(two.client, task_id) == state
-    assert "step" not in log and len(log) == 1
+    assert "step" not in log
+    assert len(log) == 1
 
 
 async def test_a_lost_runs_message_does_not_go_backwards(autojump_clock: MockClock) -> None:
@@ -365,11 +370,9 @@ async def test_a_task_for_a_tool_that_is_gone_fails_with_one_error(autojump_cloc
         assert state["error"]["message"] == "the server has no tool 'film' any more"
 
 
-async def test_a_stored_task_that_can_not_be_read_fails_and_harms_no_other(
+async def test_a_stored_task_that_can_not_be_read_harms_no_other(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    import attrs
-
     works = Works(on_loss="rerun")
     stores = shared()
     async with processes(works.define, stores, 2) as (one, two):
@@ -377,10 +380,12 @@ async def test_a_stored_task_that_can_not_be_read_fails_and_harms_no_other(
         good = await start(one.client, "film")
         await trio.sleep(1)
         one.crash()
-        held = min(stores._tasks.values(), key=lambda held: held.place)
-        held.task = attrs.evolve(held.task, body=b'{"not": "a call"}')
+        stored = await stores.task(hashlib.sha256(bad.encode()).hexdigest())
+        assert stored is not None
+        assert await stores.put_task(attrs.evolve(stored, version=stored.version + 1, body=b'{"not": "a call"}'))
         state = await done(two.client, bad)
-        assert state["status"] == "failed" and "can't be read" in state["error"]["message"]
+        assert state["status"] == "failed"
+        assert "can't be read" in state["error"]["message"]
         assert (await done(two.client, good))["status"] == "completed"
 
 

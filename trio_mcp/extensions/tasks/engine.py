@@ -148,13 +148,17 @@ class TaskEngine:
     async def look(self) -> None:
         """Take up tasks that are ready, or were lost, and see which of those that matter here have changed."""
         with self.stores.listen(TOPIC) as listener:
+            away = False
             while True:
                 try:
                     while await self._take():
                         pass
                     await self._see()
+                    away = False
                 except StoreError as exc:
-                    logger.warning("the store of the tasks can't be used: %s", exc)
+                    if not away:  # once, not once a second
+                        logger.warning("the store of the tasks can't be used: %s", exc)
+                    away = True
                     await trio.sleep(PAUSE)
                     continue
                 await listener.woken()
