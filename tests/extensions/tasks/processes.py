@@ -14,7 +14,20 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.extensions import TaskOptions, Tasks
 from trio_mcp.stores import MemoryStores, StoreBusy
 
-__all__ = ["LEASE", "Door", "Process", "answer", "client_of", "done", "get", "processes", "shared", "start"]
+__all__ = [
+    "ENDED",
+    "LEASE",
+    "Door",
+    "Process",
+    "answer",
+    "client_of",
+    "done",
+    "get",
+    "processes",
+    "run_process",
+    "shared",
+    "start",
+]
 
 LEASE = 15.0
 
@@ -94,13 +107,13 @@ async def processes(
     """Run several servers with the same tools on the same stores."""
     with trio.fail_after(100_000):  # against a hang only
         async with background_nursery() as nursery:
-            yield [await nursery.start(_run, define, stores, options) for _ in range(count)]
+            yield [await nursery.start(run_process, define, stores, options) for _ in range(count)]
 
 
-async def _run(
+async def run_process(
     define: Callable[[Server], object], stores: MemoryStores, options: TaskOptions | None, task_status: Any
 ) -> None:
-    door = Door(stores)
+    door = stores if isinstance(stores, Door) else Door(stores)
     server = Server("studio", stores=door, extensions=[Tasks(options)])
     define(server)
     with trio.CancelScope() as scope:
