@@ -365,6 +365,8 @@ async def test_a_task_for_a_tool_that_is_gone_fails_with_one_error(autojump_cloc
     async with client_of(Server("studio", stores=stores, extensions=[Tasks()])) as client:
         assert (await get(client, task_id))["status"] == "working"  # others may still have the tool
         await trio.sleep(LEASE + 1)
+        assert (await get(client, task_id))["status"] == "working"  # now they could take it at once
+        await trio.sleep(LEASE + 1)
         state = await get(client, task_id)
         assert state["status"] == "failed"
         assert state["error"]["message"] == "the server has no tool 'film' any more"

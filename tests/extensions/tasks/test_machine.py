@@ -48,7 +48,7 @@ POLICIES = {
     "rerun": TaskPolicy(after=0, on_loss="rerun", max_takeovers=100),
     "fail": TaskPolicy(after=0, on_loss="fail"),
     "late": TaskPolicy(after=5, on_loss="rerun", max_takeovers=1),
-    "short": TaskPolicy(after=0, on_loss="rerun", ttl=20),
+    "short": TaskPolicy(after=0, on_loss="rerun", ttl=40),
 }
 
 
@@ -77,7 +77,7 @@ class Ledger:
         self.check(not self.working.get(number), f"two runs of {number} work at the same time")
         self.working[number] = 1
         try:
-            await trio.sleep(1.5)
+            await trio.sleep(7)
         finally:
             self.working[number] = 0
         return name
@@ -147,10 +147,12 @@ class Machine:
         for step in range(3):
             name = f"{number}-{step}"
             assert await ctx.once(name, self.ledger.step, number, name) == name
+            self.ledger.journaled.add(name)
             await ctx.report_progress(step + 1, 4)
         found = await ctx.elicit("Go on?", Answer, key="go")
         name = f"{number}-last"
         await ctx.once(name, self.ledger.step, number, name)
+        self.ledger.journaled.add(name)
         return found.data.text if found.data else ""
 
     async def act(self, action: Action) -> None:

@@ -215,14 +215,18 @@ class TaskEngine:
         await self.swap(task.key, fail)
 
     async def end_orphan(self, task: StoredTask) -> bool:
-        """End a task whose tool this server does not offer, if no other process has taken it up for a whole lease."""
+        """End a task whose tool this server does not offer, if no other process takes it up for a whole lease."""
         if task.status != "working" or self._policy_of(task) is not None:
             return False
         if self.stores.now() < task.updated + self.options.lease:
             return False
         claims = await self.stores.claim_tasks([task.tool], lease=self.options.lease, most=SLICE)
         for claim in claims:
-            await self._give_up(claim.task, f"the server has no tool {task.tool!r} any more")
+            if claim.lost or self.stores.now() < claim.task.updated + self.options.lease:
+                # A process that has the tool gets a whole lease to take it.
+                await self.swap(claim.task.key, lambda now: (attrs.evolve(now, token=""), []))
+            else:
+                await self._give_up(claim.task, f"the server has no tool {task.tool!r} any more")
         return bool(claims)
 
     def _context(self, run: TaskRun, task: StoredTask) -> TaskContext:
