@@ -22,6 +22,7 @@ from trio_mcp.extensions import (
     ExtensionRun,
     ListenField,
     ServerExtension,
+    TaskOptions,
     TaskPolicy,
     Tasks,
 )
@@ -32,6 +33,7 @@ from trio_mcp.types.error_codes import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
+    OVERLOADED,
 )
 
 ID, OTHER = "com.example/rooms", "com.example/other"
@@ -500,6 +502,27 @@ async def test_a_tool_of_a_mounted_server_runs_as_a_task_of_the_server_around_it
         assert task.id is not None
         assert (await task.result()).data == "done"
     assert events == ["main", "inner"]
+
+
+async def test_a_call_that_finds_no_room_for_its_task_gets_one_clear_error() -> None:
+    """And its function does not go on, as nobody could get its result."""
+    ended: list[str] = []
+    server = Server("test", extensions=[Tasks(TaskOptions(max_tasks=1))])
+
+    @server.tool(task=TaskPolicy(after=0))
+    async def work(number: int) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(f"{number} ends")
+
+    async with client_of(server, extensions=[Tasks()]) as client:
+        first = await Tasks.of(client).start("work", {"number": 1})
+        with pytest.raises(McpError, match="holds as many tasks as it may; try again later") as caught:
+            await Tasks.of(client).start("work", {"number": 2})
+        assert caught.value.code == OVERLOADED
+        assert ended == ["2 ends"]
+        assert (await first.get()).status == "working"
 
 
 # --- stores -----------------------------------------------------------------------------------------------------------

@@ -133,7 +133,9 @@ class TaskContext(ServedContext[Any]):
 
     def sample(self, *arguments: Any, **details: Any) -> Any:
         if self.elsewhere or self.run.asks_as_task:
-            self._refuse("the client's model can't be asked")
+            raise LocalProtocolError(
+                "a task can't ask the client's model: in a tool with task='manual', ask it before detach()"
+            )
         return super().sample(*arguments, **details)
 
     async def log(self, level: Any, data: Any, logger: str | None = None) -> None:
