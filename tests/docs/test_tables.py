@@ -39,6 +39,8 @@ from trio_mcp.auth import OAuth, ResourceOptions, fetching
 from trio_mcp.auth.client import login_refresh
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server import keys
+from trio_mcp.extensions import TaskOptions, TaskPolicy
+from trio_mcp.extensions.tasks import following
 from trio_mcp.http.client import heads as http_heads, streamable as http_link
 from trio_mcp.http.client.sending import http1_format
 from trio_mcp.http.framing import MAX_FRAMING
@@ -123,6 +125,20 @@ STATED = {
     "access tokens that a protected server remembers": constant("MAX_TOKENS"),
     "DPoP proofs that a protected server remembers": constant("MAX_PROOFS"),
     "tokens that an issuer is asked about at once": constant("MAX_INTROSPECTIONS"),
+    **{f"TaskPolicy({name}=…)": getattr(TaskPolicy(), name) for name in ("after", "poll", "ttl")},
+    "TaskOptions(lease=…)": TaskOptions().lease,
+    "a client looking at a task again": following.LONGEST_INTERVAL,
+    "a client looking at a task again, whatever the server suggests": following.SHORTEST_INTERVAL,
+    "a client looking at a task whose changes are announced": following.SLOW_INTERVAL,
+    "cancelling the task of a call that is cancelled": following.CANCEL_TIMEOUT,
+    "looks at a task that needs input although all of its questions have responses": following.MAX_STUCK,
+    "looks at a task in a row that fail, over a connection that is open": following.MAX_FAILED,
+    "tasks in the stores of a server, those that have ended included": TaskOptions().max_tasks,
+    "tasks that run in a process": TaskOptions().max_running,
+    "tasks for which one subscriptions/listen listens": constant("MAX_LISTENED"),
+    "responses in one tasks/update": constant("MAX_ANSWERS"),
+    "bytes of a task: its arguments and its journal together, and its result": TaskOptions().max_size,
+    "characters of a task's id": constant("MAX_ID"),
     "the first line of a client on a socket of trio-mcp record": constant("FIRST_LINE"),
     "resuming a stream over HTTP, whatever retry the server asks for": constant("MIN_WAIT"),
     "opening an HTTP session in place of a lost one": constant("RENEWAL_TIMEOUT"),

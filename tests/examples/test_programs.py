@@ -59,6 +59,15 @@ PRINTED = {
         started job://1
         job://1 is at 3 steps done
     """,
+    "studio": """
+        drawing shot 1
+        drawing shot 2
+        the server has ended
+        drawing shot 2
+        drawing shot 3
+        asked: Which quality?
+        dawn in high quality: shot 1, shot 2, shot 3
+    """,
     "prices": """
         changed: price://pear
         tools: ['change_price', 'buy']
