@@ -54,11 +54,11 @@ def answer(question: ElicitRequestFormParams) -> dict[str, str]:
 async def main() -> None:
     with TemporaryDirectory() as folder:
         store = Path(folder) / "studio.db"
-        async with Client(studio(store), extensions=[Tasks()]) as client:
+        answers = Answers(elicitation=answer)  # the task asks only what the client of its call can answer
+        async with Client(studio(store), extensions=[Tasks()], answers=answers) as client:
             task = await Tasks.of(client).start("render", {"scene": "dawn"})
             await halfway.wait()
         print("the server has ended")
-        answers = Answers(elicitation=answer)
         async with Client(studio(store), extensions=[Tasks()], answers=answers) as client:
             assert task.id is not None  # what a program would save
             print((await Tasks.of(client).task(task.id).result()).text)
