@@ -193,6 +193,10 @@ for revision in (LEGACY, MODERN):
 
         await in_tool(body, revision)
 
+    @call(Context.detach, f"{revision}: of a call that can't become a task")
+    async def detach(check: Check, revision: str = revision) -> None:
+        await in_tool(lambda ctx: check(ctx.detach()), revision)
+
     @effect(Context.once, f"{revision}: done and kept, or not done")
     async def once_or_never(revision: str = revision) -> None:
         async def body(context: Context) -> None:

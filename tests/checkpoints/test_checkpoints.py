@@ -17,7 +17,7 @@ from tests.checkpoints import (
 from tests.checkpoints.public import public_functions
 from tests.checkpoints.table import CALLS, EFFECTS, Check, Row
 from tests.public_names import ROOT
-from trio_mcp import AsgiApp, Client, ClientGroup, MemoryEventStore, SqliteEventStore
+from trio_mcp import AsgiApp, Client, ClientGroup, Context, MemoryEventStore, SqliteEventStore
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
 from trio_mcp.auth.testing import AuthorizationServer
@@ -98,6 +98,9 @@ HELD: dict[object, str] = {
     Client.aclose: "client/test_lifetime.py::test_a_close_that_is_cancelled_closes_all_the_same",
     ClientGroup.aclose: "client/test_group_lifetime.py::test_a_close_that_is_cancelled_waits_for_nothing",
     ClientGroup.remove: "client/test_group_lifetime.py::test_a_close_that_is_cancelled_waits_for_nothing",
+    Context.detach: (
+        "extensions/tasks/test_cancellation.py::test_a_call_that_is_cancelled_leaves_no_task_that_nobody_knows"
+    ),
     EnteredOnce.__aenter__: "session/test_injection.py::test_connecting_using_and_closing",
     EnteredOnce.__aexit__: "session/test_injection.py::test_connecting_using_and_closing",
     sse_client: f"transports/{ANYWHERE}",

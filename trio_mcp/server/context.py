@@ -526,7 +526,7 @@ class Context(RequestContext, Generic[StateT]):
             nothing happens, and the function goes on as an ordinary call.
 
         Raises:
-            StoreError: If the task can't be stored.
+            McpError: If there is no room for another task (-31429), or it can't be stored (-32603).
 
         If the call is cancelled before the task is stored, there is no task.
         """
