@@ -100,11 +100,13 @@ nitpick_ignore_regex = [
 # Internals that some signatures name.
 INTERNAL = (
     "A",
+    "Additions",
     "Asker",
     "Auth",
     "B",
     "BaseServer",
     "C",
+    "ClientConnection",
     "CacheHints",
     "Config",
     "DataT",
@@ -112,18 +114,22 @@ INTERNAL = (
     "ElicitationMode",
     "Feed",
     "Fetched",
+    "FollowedTask",
     "Function",
     "Headers",
+    "HasClientSide",
     "Hold",
     "Identify",
     "IncludeContext",
     "IncomingRequest",
     "InputResponse",
+    "InputRounds",
     "Keys",
     "LegacyServerEra",
     "Lifespan",
     "Limits",
     "LinkLostError",
+    "Listening",
     "LogLevel",
     "LoggingLevel",
     "Messages",
@@ -132,7 +138,11 @@ INTERNAL = (
     "ModernServerEra",
     "Mounted",
     "OutgoingRequest",
+    "OutputSchemas",
+    "PathLike",
     "Protection",
+    "RegisteredTool",
+    "Registry",
     "RequestId",
     "QuestionContext",
     "Require",
@@ -140,8 +150,10 @@ INTERNAL = (
     "Roots",
     "Rounds",
     "Rules",
+    "Run",
     "RunArguments",
     "Runnable",
+    "RunningServer",
     "SamplingCallback",
     "SamplingFeature",
     "Servable",
@@ -169,7 +181,7 @@ def resolve(
     name = target.rpartition(".")[2]
     known: Any = env.domains["py"]
     if target.startswith("trio_mcp.") or target == name:
-        for room in ("", "low_level.", "statistics.", "jsonrpc.", "auth.", "auth.testing."):
+        for room in ("", "low_level.", "statistics.", "jsonrpc.", "auth.", "auth.testing.", "extensions.", "stores."):
             candidate = f"trio_mcp.{room}{name}"
             if candidate in known.objects and not target.startswith("trio_mcp.types."):
                 page, identifier = known.objects[candidate].docname, known.objects[candidate].node_id
