@@ -9,6 +9,9 @@ import pytest
 
 from tests.server.harness import both_eras, client_of, server_with, text_of
 from trio_mcp import Context, McpError, ToolError
+from trio_mcp.extensions import ServerExtension
+from trio_mcp.server.base_server import core_of
+from trio_mcp.types.versions import LATEST
 
 CallNext = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -135,3 +138,25 @@ async def test_unknown_methods_bypass_middleware() -> None:
             await client.request("example.com/method")
     assert caught.value.code == -32601
     assert seen == []
+
+
+async def test_the_middleware_of_an_extension_surrounds_only_the_methods_that_it_names() -> None:
+    """The others cost what they cost without it: no list is copied for a middleware that never sees it."""
+    seen: list[str] = []
+
+    class Counting(ServerExtension):
+        identifier = "com.example/counting"
+        surrounds = ("tools/call",)
+
+        async def middleware(self, context: Context, call_next: CallNext) -> dict[str, Any]:
+            seen.append(context.method)
+            return await call_next()
+
+    server = server_with(double, extensions=[Counting()])
+    async with client_of(server, LATEST) as client:
+        await client.list_tools()
+        await client.call_tool("double", {"x": 1})
+        await client.call_tool("double", {"x": 1})
+        assert seen == ["tools/call"] * 2
+        settings = core_of(server).settings
+        assert [len(settings.around(method)) for method in ("tools/call", "tools/list")] == [1, 0]

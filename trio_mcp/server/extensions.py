@@ -60,6 +60,8 @@ class ServerExtension:
         middleware: ``async (context, call_next) -> result`` around every request that has a handler, or None. In
             ``Server(middleware=[…])`` it may be given a place; if it is not named there, it stands outside all that
             are, in the order of the extensions.
+        surrounds: The methods whose requests the middleware surrounds; None for all. Requests with other methods cost
+            what they cost without it.
     """
 
     identifier: str = ""
@@ -69,6 +71,7 @@ class ServerExtension:
     listen: Iterable[ListenField] = ()
     details: Collection[str] = ()
     middleware: MiddlewareFunction | None = None
+    surrounds: Collection[str] | None = None
 
     def settings(self, revision: str) -> Mapping[str, Any] | None:
         """Return the settings to declare to clients of a revision; None if the extension is not offered to them."""
@@ -172,6 +175,8 @@ class ServerExtensions:
     def __init__(self, objects: Sequence[ServerExtension], plain: Mapping[str, dict[str, Any]]) -> None:
         self.objects = tuple(objects)
         self._plain = plain
+        self._chained: Sequence[Middleware] = ()
+        self._chains: dict[str, tuple[Middleware, ...]] = {}
         self._details = {name: each for each in objects for name in each.details}
         self.methods = [(each.identifier, method) for each in objects for method in each.methods]
         self.notifications = [notification for each in objects for notification in each.notifications]
@@ -198,7 +203,20 @@ class ServerExtensions:
         owner = self._details.get(name)
         return None if owner is None else owner.read_detail(name, value, tool)
 
-    def placed(self, given: Sequence[Any]) -> tuple[Any, ...]:
+    def around(self, method: str, middleware: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the middleware around requests with a method, of a server's middleware."""
+        # The chains are kept, because every request needs one. Only methods that have a handler are asked for.
+        if self._chained is not middleware:
+            self._chained, self._chains = middleware, {}
+        chain = self._chains.get(method)
+        if chain is None:
+            idle = [
+                each.middleware for each in self.objects if each.surrounds is not None and method not in each.surrounds
+            ]
+            chain = self._chains[method] = tuple(each for each in middleware if each not in idle)
+        return chain
+
+    def placed(self, given: Sequence[Middleware]) -> tuple[Middleware, ...]:
         """Return the middleware of a server with that of its extensions.
 
         Raises:

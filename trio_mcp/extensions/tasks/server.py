@@ -53,6 +53,7 @@ class TasksOnServer(ServerExtension):
 
     identifier = IDENTIFIER
     details = ("task",)
+    surrounds = ("tools/call",)
 
     def __init__(self, options: TaskOptions) -> None:
         self._options = options
@@ -95,8 +96,6 @@ class TasksOnServer(ServerExtension):
         self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
     ) -> Awaitable[dict[str, Any]]:
         """Let a call become a task, if its tool and its client allow it."""
-        if context.method != "tools/call":
-            return call_next()
         assert isinstance(context, ServedContext)
         engine: TaskEngine | None = context.connection.states.get(self)
         # A mounted server leaves tasks to the one that runs.

@@ -76,6 +76,8 @@ class Dispatch:
             handler, middleware = _ready, self._settings.layers.handle_request
             if not middleware:
                 return await handler(context)
+        elif middleware:
+            middleware = self._settings.around(context.method)
         context.settings = self._settings
         meta = context.meta
         # The task may have inherited the trace in which the server was started: the request's trace replaces it. If
@@ -103,13 +105,14 @@ class Dispatch:
 
     async def inside(self, middleware: object, context: ServedContext[Any]) -> dict[str, Any]:
         """Call a request's handler through the middleware that is inside the given one; through all if None."""
-        chain: tuple[Any, ...] = self._settings.middleware
+        chain: tuple[Any, ...] = self._settings.around(context.method)
         rest = chain if middleware is None else chain[chain.index(middleware) + 1 :]
         return await surround(rest, context, partial(self.methods[context.method], context))
 
     async def through(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Call a request's handler through the middleware; a mounted server's requests enter here."""
-        return await surround(self._settings.middleware, context, partial(self.methods[context.method], context))
+        layers = self._settings.around(context.method)
+        return await surround(layers, context, partial(self.methods[context.method], context))
 
 
 async def _ready(context: ServedContext[Any]) -> dict[str, Any]:

@@ -135,6 +135,9 @@ class Extensions(Protocol):
     def read_detail(self, name: str, value: Any, tool: Tool) -> Any:
         """Return what a tool declares with a keyword argument, as its extension wants it kept; None without it."""
 
+    def around(self, method: str, middleware: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the middleware around requests with a method, of a server's middleware."""
+
 
 class RunMember(Protocol):
     """One of the servers of a run: the server that runs, or one that is mounted in it."""
@@ -197,6 +200,10 @@ class FeatureSettings:
     extensions: Extensions | None
     scoped: str = attrs.field(default="", init=False)
     runs: set[Run] = attrs.field(factory=set, init=False)
+
+    def around(self, method: str) -> tuple[Any, ...]:
+        """Return the middleware around requests with a method."""
+        return self.middleware if self.extensions is None else self.extensions.around(method, self.middleware)
 
     def announce(self, method: str, uri: str | None = None) -> None:
         """Notify all clients of a change soon. Returns at once, from any thread."""
@@ -283,7 +290,7 @@ class FeatureSettings:
         definitions = [each.for_revision(revision) for each in page]
         # The definitions are cached in the entries. A middleware may modify the result, but that must not change what
         # the next client sees.
-        result: dict[str, Any] = {key: copy.deepcopy(definitions) if self.middleware else definitions}
+        result: dict[str, Any] = {key: copy.deepcopy(definitions) if self.around(context.method) else definitions}
         if next_cursor is not None:
             result["nextCursor"] = next_cursor
         return result | self.cache_hints[context.method] | private if context.rules.cache_hints else result
