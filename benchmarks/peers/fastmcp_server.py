@@ -1,4 +1,7 @@
-"""FastMCP's server on stdio as it comes; with the argument ``http``, over HTTP on uvicorn, answering in JSON."""
+"""FastMCP's server on stdio as it comes; with ``http``, over HTTP on uvicorn, answering in JSON.
+
+With ``tasks``, it has one more tool, whose calls become tasks.
+"""
 
 import socket
 import sys
@@ -28,6 +31,15 @@ async def pause(seconds: float) -> str:
     return "done"
 
 
+def with_tasks() -> None:
+    """Add a tool whose calls become tasks; it is no part of the lists that other scenarios measure."""
+    from fastmcp.utilities.tasks import TaskConfig
+    from fastmcp_tasks import TasksExtension
+
+    server.add_extension(TasksExtension())
+    server.tool(add, name="add_task", task=TaskConfig(mode="required"))
+
+
 async def over_http() -> None:
     import uvicorn
 
@@ -43,6 +55,8 @@ async def over_http() -> None:
 
 
 if __name__ == "__main__":
+    if "tasks" in sys.argv:
+        with_tasks()
     if "http" in sys.argv:
         anyio.run(over_http)
     else:

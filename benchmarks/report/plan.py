@@ -30,6 +30,7 @@ TYPICAL = {
     "cancellation": (90, 5),
     "stores": (40, 6),
     "commits": (28, 5),
+    "tasks": (130, 15),
     "listeners": (20, 3),
     "protected": (60, 4),
     "hops": (4, 4),

@@ -25,6 +25,7 @@ from . import (
     stdio,
     stores,
     streams,
+    tasks,
     tools,
     transports,
 )
@@ -44,6 +45,7 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "http-both": http_client.run_both,
     "stores": stores.run,
     "commits": commits.run,
+    "tasks": tasks.run,
     "idle": idle_sessions.run,
     "connections": idle_connections.run,
     "slow": slow_clients.run,
