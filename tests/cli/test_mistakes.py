@@ -22,6 +22,7 @@ from trio_mcp.cli.run import OPTIONS
 LINES = {
     "run": ["FILE"],
     "bridge": ["TARGET"],
+    "worker": ["FILE"],
     "list": ["TARGET"],
     "inspect": ["TARGET"],
     "call": ["TARGET", "price", "item=pear"],

@@ -63,6 +63,8 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
             from trio_mcp.cli.run import run
         case "bridge":
             from trio_mcp.cli.run import bridge as run
+        case "worker":
+            from trio_mcp.cli.worker import run
         case "new":
             from trio_mcp.cli.new import run
         case "completion":

@@ -456,6 +456,12 @@ COMMANDS = {
         examples=("trio-mcp prompt server.py ad item=pear",),
         has_target=True,
     ),
+    "worker": Command(
+        "run the tasks of a server's file, and serve nobody",
+        (Argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name"),),
+        examples=("trio-mcp worker server.py", "trio-mcp worker package.module:server -- --root /data"),
+        passes_arguments=True,
+    ),
     "login": Command(
         "sign in to a server, for all commands that use it later",
         (
