@@ -195,7 +195,10 @@ for revision in (LEGACY, MODERN):
 
     @call(Context.detach, f"{revision}: of a call that can't become a task")
     async def detach(check: Check, revision: str = revision) -> None:
-        await in_tool(lambda ctx: check(ctx.detach()), revision)
+        async def body(context: Context) -> None:
+            assert await check(context.detach()) is False
+
+        await in_tool(body, revision)
 
     @effect(Context.once, f"{revision}: done and kept, or not done")
     async def once_or_never(revision: str = revision) -> None:
@@ -215,13 +218,6 @@ for revision in (LEGACY, MODERN):
             for _ in range(2):
                 person = await check(context.once("id", lambda: Person(name="Ada"), type=Person))
                 assert person == Person(name="Ada")
-
-        await in_tool(body, revision)
-
-    @call(Context.detach, f"{revision}: an ordinary call")
-    async def detach(check: Check, revision: str = revision) -> None:
-        async def body(context: Context) -> None:
-            assert await check(context.detach()) is False
 
         await in_tool(body, revision)
 

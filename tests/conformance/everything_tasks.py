@@ -29,7 +29,7 @@ def add_tasks(server: Server) -> None:
 
     @server.tool
     async def greet(name: str = "world") -> str:
-        """Greet somebody, at once."""
+        """Return a greeting, at once."""
         return f"Hello, {name}!"
 
     @server.tool(task=AT_ONCE)

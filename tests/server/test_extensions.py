@@ -466,7 +466,7 @@ def test_a_mounted_server_needs_the_extensions_and_the_stores_of_the_server_arou
     stores = MemoryStores()
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"extensions": [Tasks()]}, {}, r"the extension 'io\.modelcontextprotocol/tasks', and 'main' has not"),
-        # A mapping only declares it, and nobody would serve its methods.
+        # A mapping only declares it, and its methods would not be served.
         ({"extensions": [extension(**ROOMS)]}, {"extensions": {ID: {}}}, f"the extension {ID!r}, and 'main' has not"),
         ({"extensions": {ID: {"max": 1}}}, {"extensions": {ID: {}}}, "does not declare with the same settings"),
         ({"stores": MemoryStores()}, {"stores": MemoryStores()}, "pass the same object as stores= to both"),
@@ -505,7 +505,7 @@ async def test_a_tool_of_a_mounted_server_runs_as_a_task_of_the_server_around_it
 
 
 async def test_a_call_that_finds_no_room_for_its_task_gets_one_clear_error() -> None:
-    """And its function does not go on, as nobody could get its result."""
+    """And its function does not go on, as no client could get its result."""
     ended: list[str] = []
     server = Server("test", extensions=[Tasks(TaskOptions(max_tasks=1))])
 
@@ -571,7 +571,7 @@ async def test_a_file_belongs_to_one_server(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("way", ["serve_http", "asgi_app"])
 async def test_an_event_store_beside_stores_is_refused(way: str) -> None:
-    """Nobody could say which of the two has the messages."""
+    """It would be unclear which of the two has the messages."""
     server = Server("test", stores=MemoryStores())
     settings: dict[str, Any] = {"event_store": MemoryEventStore()}
     with pytest.raises(ValueError, match=r"leave out event_store=, or the stores= of the server"):

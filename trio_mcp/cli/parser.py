@@ -457,7 +457,7 @@ COMMANDS = {
         has_target=True,
     ),
     "worker": Command(
-        "run the tasks of a server's file, and serve nobody",
+        "run the tasks of a server's file, without clients",
         (Argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name"),),
         examples=("trio-mcp worker server.py", "trio-mcp worker package.module:server -- --root /data"),
         passes_arguments=True,

@@ -522,7 +522,7 @@ class Context(RequestContext, Generic[StateT]):
         """Make a task of this call now, if the tool and the client allow it: see `TaskPolicy`.
 
         Returns:
-            Whether the call is a task. False if the client has not declared the extension, or the tool is no task: then
+            Whether the call is a task. False if the client has not declared the extension, or the tool does not declare ``task=``: then
             nothing happens, and the function goes on as an ordinary call.
 
         Raises:

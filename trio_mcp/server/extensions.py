@@ -127,7 +127,7 @@ class ExtensionRun:
         self._run.changes.announce(method, key)
 
     def listened(self, method: str) -> list[str]:
-        """Return the keys for which somebody listens to a notification."""
+        """Return the keys for which clients listen to a notification."""
         return [key for name, key in self._run.changes.topics if name == method and key is not None]
 
     async def call(self, context: ServedContext[Any]) -> dict[str, Any]:
@@ -175,8 +175,8 @@ class ServerExtensions:
     def __init__(self, objects: Sequence[ServerExtension], plain: Mapping[str, dict[str, Any]]) -> None:
         self.objects = tuple(objects)
         self._plain = plain
-        self._chained: Sequence[Middleware] = ()
-        self._chains: dict[str, tuple[Middleware, ...]] = {}
+        self._chained: Sequence[Any] = ()
+        self._chains: dict[str, tuple[Any, ...]] = {}
         self._details = {name: each for each in objects for name in each.details}
         self.methods = [(each.identifier, method) for each in objects for method in each.methods]
         self.notifications = [notification for each in objects for notification in each.notifications]
@@ -216,7 +216,7 @@ class ServerExtensions:
             chain = self._chains[method] = tuple(each for each in middleware if each not in idle)
         return chain
 
-    def placed(self, given: Sequence[Middleware]) -> tuple[Middleware, ...]:
+    def placed(self, given: Sequence[Any]) -> tuple[Any, ...]:
         """Return the middleware of a server with that of its extensions.
 
         Raises:

@@ -376,7 +376,7 @@ async def _hello() -> str:
     return "hello"
 
 
-# --- what nobody may see ------------------------------------------------------------------------------------------
+# --- secrets ----------------------------------------------------------------------------------------------------
 
 
 async def test_no_id_is_in_a_log_record_or_a_repr(caplog: pytest.LogCaptureFixture, autojump_clock: MockClock) -> None:

@@ -57,7 +57,7 @@ class TaskEngine:
         self.ending = False
         self._due = trio.Event()  # set while there are leases to renew
         self._confirming = trio.Lock()
-        self._seen: dict[str, StoredTask] = {}  # by id: the tasks that somebody listens for, as they were told
+        self._seen: dict[str, StoredTask] = {}  # by id: the tasks that clients listen for, as they were told
         self._ids: dict[str, str] = {}  # those ids, by the keys of the tasks
 
     # --- runs ----------------------------------------------------------------------------------------------------
@@ -234,12 +234,12 @@ class TaskEngine:
 
         call = StoredCall.from_bytes(task.body)
         shared = self.host.shared()
-        nobody = NoClient(shared)
+        absent = NoClient(shared)
         params: dict[str, Any] = {"name": task.tool}
         if call.arguments is not None:
             params["arguments"] = call.arguments
         incoming = IncomingRequest(Request(0, "tools/call", params), running=True, answered=True, scope=run.scope)
-        context = TaskContext(incoming, nobody, nobody, shared.states.get(self.host.server), run, elsewhere=True)
+        context = TaskContext(incoming, absent, absent, shared.states.get(self.host.server), run, elsewhere=True)
         era = shared.served.identity.modern[call.revision]
         context.client = ClientDeclaration(era, call.client_info, call.capabilities)
         context.settings = self.host.server
@@ -280,7 +280,7 @@ class TaskEngine:
                 entries for its journal; None to change nothing. It may be called several times.
 
         Returns:
-            The task as it is then; None if there is none.
+            The task as it is then; None if it is gone.
         """
         while True:
             task = await self.stores.task(key)
@@ -310,7 +310,7 @@ class TaskEngine:
     # --- listeners -----------------------------------------------------------------------------------------------
 
     def watch(self, task_id: str, task: StoredTask) -> None:
-        """Follow the changes of a task that somebody is about to listen for."""
+        """Follow the changes of a task that a client is about to listen for."""
         self._seen.setdefault(task_id, task)
         self._ids[task.key] = task_id
 
@@ -324,7 +324,7 @@ class TaskEngine:
         if task_id is None:
             return
         seen = self._seen.get(task_id)
-        # Without one, the task was not listened for yet when somebody looked last: what happened since is not known.
+        # Without one, the task was not listened for yet at the last look: what happened since is not known.
         if seen is None or seen.version < task.version:
             self._seen[task_id] = task
             self.host.announce(CHANGED, task_id)

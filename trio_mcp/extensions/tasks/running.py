@@ -1,7 +1,7 @@
 """One run of a function that may become a task, or continues one: its lease, its journal, its rounds of input.
 
 Until the task is created, the request that began the run waits for it, and cancels it. From then on the engine does,
-which keeps the lease. When the function asks a question, the run ends, like a round of a call; whoever takes up the
+which keeps the lease. When the function asks a question, the run ends, like a round of a call; the process that takes up the
 answer begins a new one.
 """
 
@@ -204,7 +204,7 @@ class TaskRun:
             return "late"
         if result is SUSPENDED:
             return None if self._questions is not None else "ended"
-        # What a function makes of its cancellation says nothing about the work that was to be done.
+        # A function's own reaction to its cancellation says nothing about the work that was to be done.
         failed = isinstance(result, Exception) or result.get("isError") is True
         return "late" if failed and self.scope.cancel_called else None
 
@@ -227,7 +227,7 @@ class TaskRun:
     async def _finish(self, result: dict[str, Any] | Exception) -> None:
         assert self.task is not None
         if self._why == "lost":
-            return  # the task is somebody else's
+            return  # the task belongs to another process
         if self._questions is not None and self._why is None:
             await self._suspend(self._questions)
         elif self._why == "cancelled":
@@ -355,7 +355,7 @@ class TaskRun:
         self.settled.set()
 
     async def begin(self) -> None:
-        """Note that the function goes on from here to what no run has done before."""
+        """Record that from here on the function does what no run has done before."""
         async with self._lock:
             if self.task is not None and not self.task.begun and not self._over:
                 await self._fenced(self.change, begun=True)
@@ -370,7 +370,7 @@ class TaskRun:
         while True:
             assert self.task is not None
             if self.task.cancelling and changes.get("token") == "" and changes.get("status") not in ENDED:
-                # Nobody who runs the task would see the wish of the client any more.
+                # No later run of the task would see the wish of the client.
                 entries, changes = (), AS_CANCELLED
             task = attrs.evolve(self.task, **{"updated": stores.now(), "version": self.task.version + 1, **changes})
             if await stores.put_task(task, entries, token=self._token):
@@ -385,7 +385,7 @@ class TaskRun:
     async def say(self, message: str) -> None:
         """Change the task's message, at most every `QUIET` seconds."""
         self._said = message = message[:1000]
-        # What a run repeats has been reported already.
+        # Progress that a run repeats has been reported already.
         if self.task is None or self._unread or self._ahead or self._over or self._speaking:
             return
         if (wait := self._saying + QUIET - trio.current_time()) > 0:
@@ -447,7 +447,7 @@ class TaskRun:
             await self.engine.confirmed(self)
 
     def passed(self, key: str) -> None:
-        """Note that the function has come to a step."""
+        """Record that the function has come to a step."""
         self._ahead.discard(key)
 
     def refuse(self, error: McpError) -> McpError:
@@ -490,7 +490,7 @@ class TaskRun:
         return Asked(SUSPENDED)
 
     def read(self, keys: set[str]) -> bool:
-        """Note that the function has got answers; return whether it now goes on to what no run has done before."""
+        """Record that the function has got answers; return whether it now goes on to what no run has done before."""
         before = bool(self._unread)
         self._unread -= keys
         return before and not self._unread
