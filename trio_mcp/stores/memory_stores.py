@@ -228,7 +228,7 @@ class MemoryStores(Stores):
     # --- inside --------------------------------------------------------------------------------------------------
 
     def _until_lost(self) -> float:
-        """Return the seconds until the next lease runs out: then servers have to look for lost tasks."""
+        """Return the seconds until the next lease runs out, when a server has to look for lost tasks."""
         now = self._clock()
         leases = (each.until for key in self._working if (each := self._tasks[key]).task.token)
         return min((until - now for until in leases if until > now), default=math.inf) + MOMENT

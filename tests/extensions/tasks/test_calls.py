@@ -376,7 +376,7 @@ async def _hello() -> str:
     return "hello"
 
 
-# --- secrets ----------------------------------------------------------------------------------------------------
+# --- what stays secret ------------------------------------------------------------------------------------------
 
 
 async def test_no_id_is_in_a_log_record_or_a_repr(caplog: pytest.LogCaptureFixture, autojump_clock: MockClock) -> None:

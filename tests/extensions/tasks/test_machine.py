@@ -185,7 +185,7 @@ class Machine:
         await self._request(which, pick, "tasks/cancel")
 
     async def _request(self, which: int, pick: int, method: str, **params: Any) -> dict[str, Any] | None:
-        """Send a request about a task; return None if it is gone, or the store is away."""
+        """Send a request about a task; return None if no task was made, or the store is away."""
         if not self.ids or not (task_id := self.ids[pick % len(self.ids)]):
             return None
         try:

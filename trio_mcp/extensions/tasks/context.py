@@ -92,8 +92,8 @@ class TaskContext(ServedContext[Any]):
     @classmethod
     def of_call(cls, context: ServedContext[Any], run: RunOfTask) -> TaskContext:
         """Return the context for a run that serves the request that may become a task."""
-        sink: Any = None
-        own = cls(incoming_of(context), sink, context.connection, context.state, run, elsewhere=False)
+        no_sink: Any = None
+        own = cls(incoming_of(context), no_sink, context.connection, context.state, run, elsewhere=False)
         own.go_on_as(context)  # takes the sink, the client and the principal
         own.params, own.settings = context.params, context.settings
         return own

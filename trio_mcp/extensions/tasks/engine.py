@@ -83,7 +83,7 @@ class TaskEngine:
             self.stores.wake(TOPIC)  # there is room for another task
 
     def changed(self, task: StoredTask) -> None:
-        """Tell those who wait for a task that it has changed."""
+        """Announce that a task has changed."""
         self.stores.wake(TOPIC)
         self._saw(task)
 
@@ -234,12 +234,12 @@ class TaskEngine:
 
         call = StoredCall.from_bytes(task.body)
         shared = self.host.shared()
-        absent = NoClient(shared)
+        no_client = NoClient(shared)
         params: dict[str, Any] = {"name": task.tool}
         if call.arguments is not None:
             params["arguments"] = call.arguments
         incoming = IncomingRequest(Request(0, "tools/call", params), running=True, answered=True, scope=run.scope)
-        context = TaskContext(incoming, absent, absent, shared.states.get(self.host.server), run, elsewhere=True)
+        context = TaskContext(incoming, no_client, no_client, shared.states.get(self.host.server), run, elsewhere=True)
         era = shared.served.identity.modern[call.revision]
         context.client = ClientDeclaration(era, call.client_info, call.capabilities)
         context.settings = self.host.server

@@ -1,4 +1,4 @@
-"""The stored forms of a task, as JSON: its call, its journal, its questions and its outcome; and how clients see it."""
+"""The stored parts of a task, as JSON: its call, its journal, its questions and its outcome; and how clients see it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class StoredCall:
 
 @attrs.define
 class Journal:
-    """The answers and values that a task's function has so far: answers and ``once`` values. Runs of the function replay it.
+    """The inputs that a task's function has got so far: answers and ``once`` values. Runs of the function replay it.
 
     Attributes:
         answers: The answers, by the keys that the function uses.

@@ -1,8 +1,8 @@
 """One run of a function that may become a task, or continues one: its lease, its journal, its rounds of input.
 
 Until the task is created, the request that began the run waits for it, and cancels it. From then on the engine does,
-which keeps the lease. When the function asks a question, the run ends, like a round of a call; the process that takes up the
-answer begins a new one.
+which keeps the lease. When the function asks a question, the run ends, like a round of a call; the process that takes
+up the answer begins a new one.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class TaskRun:
             return "late"
         if result is SUSPENDED:
             return None if self._questions is not None else "ended"
-        # A function's own reaction to its cancellation says nothing about the work that was to be done.
+        # The result of a function that was cancelled says nothing about the work that was to be done.
         failed = isinstance(result, Exception) or result.get("isError") is True
         return "late" if failed and self.scope.cancel_called else None
 
@@ -227,7 +227,7 @@ class TaskRun:
     async def _finish(self, result: dict[str, Any] | Exception) -> None:
         assert self.task is not None
         if self._why == "lost":
-            return  # the task belongs to another process
+            return  # the task is another process's
         if self._questions is not None and self._why is None:
             await self._suspend(self._questions)
         elif self._why == "cancelled":
@@ -355,7 +355,7 @@ class TaskRun:
         self.settled.set()
 
     async def begin(self) -> None:
-        """Record that from here on the function does what no run has done before."""
+        """Store that the function goes on from here to what no run has done before."""
         async with self._lock:
             if self.task is not None and not self.task.begun and not self._over:
                 await self._fenced(self.change, begun=True)
@@ -370,7 +370,7 @@ class TaskRun:
         while True:
             assert self.task is not None
             if self.task.cancelling and changes.get("token") == "" and changes.get("status") not in ENDED:
-                # No later run of the task would see the wish of the client.
+                # No process runs the task any more, so none would see later that the client has cancelled it.
                 entries, changes = (), AS_CANCELLED
             task = attrs.evolve(self.task, **{"updated": stores.now(), "version": self.task.version + 1, **changes})
             if await stores.put_task(task, entries, token=self._token):
@@ -385,7 +385,7 @@ class TaskRun:
     async def say(self, message: str) -> None:
         """Change the task's message, at most every `QUIET` seconds."""
         self._said = message = message[:1000]
-        # Progress that a run repeats has been reported already.
+        # A message that a run repeats has been reported already.
         if self.task is None or self._unread or self._ahead or self._over or self._speaking:
             return
         if (wait := self._saying + QUIET - trio.current_time()) > 0:

@@ -126,8 +126,8 @@ class TasksOnServer(ServerExtension):
             await trio.lowlevel.checkpoint_if_cancelled()
             handed_over = run.task is not None
         finally:
-            # If the client cancels the call first, no client knows the id, so the function is cancelled and the task, if
-            # there is one, ends with it.
+            # If the client cancels the call first, it does not know the id, so the function is cancelled and the task,
+            # if there is one, ends with it.
             if not handed_over:
                 run.cancel("cancelled")
                 with trio.CancelScope(shield=True):
@@ -155,7 +155,7 @@ class TasksOnServer(ServerExtension):
         """Return a task of the caller's.
 
         Raises:
-            McpError: If no task of the caller has this id (-32602), or the token lacks a scope of its tool.
+            McpError: If no task has this id (-32602), or the token lacks a scope of its tool.
         """
         assert isinstance(context, ServedContext)
         engine: TaskEngine = self.state(context)
@@ -165,7 +165,7 @@ class TasksOnServer(ServerExtension):
             with refusing_clearly():
                 task = await engine.stores.task(key)
         if task is None or task.owner != owner_of(context.principal):
-            raise McpError(INVALID_PARAMS, "unknown task: no task of yours has this id, or it has expired")
+            raise McpError(INVALID_PARAMS, "unknown task: it has expired, or no task has this id")
         engine.host.check_scopes(engine.scopes_for(task), context)
         return engine, task
 
