@@ -39,6 +39,12 @@ async def refused(client: Any, method: str, **params: Any) -> McpError:
     return caught.value
 
 
+async def test_after_0_makes_a_task_of_every_call(autojump_clock: MockClock) -> None:
+    async with client_of(server_with(_hello)) as client:
+        for _ in range(20):
+            await start(client, "_hello")
+
+
 # --- questions ----------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +267,7 @@ async def test_more_tasks_than_there_is_room_for_are_refused(mode: Any, limit: s
         return "done"
 
     options = TaskOptions(**{limit: 2})
-    server = server_with(work, options=options, policy=TaskPolicy(mode=mode, after=0))
+    server = server_with(work, options=options, policy=TaskPolicy(mode=mode, after=0.5))
     async with client_of(server) as client:
         ids = [await start(client, "work") for _ in range(2)]
         error = await refused(client, "tools/call", name="work")

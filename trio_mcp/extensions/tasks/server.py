@@ -114,6 +114,8 @@ class TasksOnServer(ServerExtension):
     async def _call(self, context: ServedContext[Any], engine: TaskEngine, policy: TaskPolicy) -> dict[str, Any]:
         run = TaskRun(engine, policy)
         run.context = TaskContext.of_call(context, run)
+        if policy.mode != "manual" and policy.after == 0:
+            await run.create()  # first: a function may return at once
         engine.start(run)
         handed_over = False
         try:
