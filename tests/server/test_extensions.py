@@ -132,7 +132,7 @@ async def test_a_method_has_models_for_both_directions(revision: str) -> None:
 async def test_who_may_call_a_method(
     revision: str, declared: dict[str, Any], revisions: tuple[str, ...], expected: int | None
 ) -> None:
-    """The function is not called for anybody else."""
+    """The function is not called for any other client."""
     called: list[str] = []
 
     async def note(params: dict[str, Any], ctx: Context) -> None:
@@ -571,7 +571,7 @@ async def test_a_file_belongs_to_one_server(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("way", ["serve_http", "asgi_app"])
 async def test_an_event_store_beside_stores_is_refused(way: str) -> None:
-    """It would be unclear which of the two has the messages."""
+    """No one could say which of the two has the messages."""
     server = Server("test", stores=MemoryStores())
     settings: dict[str, Any] = {"event_store": MemoryEventStore()}
     with pytest.raises(ValueError, match=r"leave out event_store=, or the stores= of the server"):

@@ -95,7 +95,7 @@ class CustomFeature:
         return {"extensions": declared} if declared else {}
 
     def notification(self, name: str) -> RegisteredNotification | None:
-        """Return the notification with a name, or None."""
+        """Return the notification with a name; None if the server has no such notification."""
         return self._of_extensions.get(name) or self.notifications.get(name)
 
     def _handler(self, identifier: str, method: ExtensionMethod) -> Handler:
