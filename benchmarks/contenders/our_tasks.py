@@ -32,7 +32,7 @@ def build_server(kind: str = "none", *file: str) -> Server:
 
     # Both tools are the same; a server without tasks offers as many, so that the lists are as long.
     server.add_tool(add)
-    server.add_tool(add, name="add_task", **({} if kind == "none" else {"task": AT_ONCE}))
+    server.add_tool(add, name="add_task", task=None if kind == "none" else AT_ONCE)
     return server
 
 

@@ -39,7 +39,7 @@ def build_server(stores: Any) -> Server:
 
 
 async def waiting(file: Path, count: int) -> float:
-    async def answer(*_: Any) -> bool:
+    async def answer(*_: Any) -> None:
         raise AssertionError("no client is to be asked")
 
     async with Client(

@@ -522,8 +522,8 @@ class Context(RequestContext, Generic[StateT]):
         """Make a task of this call now, if the tool and the client allow it: see `TaskPolicy`.
 
         Returns:
-            Whether the call is a task. False if the client has not declared the extension, or the tool does not declare ``task=``: then
-            nothing happens, and the function goes on as an ordinary call.
+            Whether the call is a task. False if the client has not declared the extension, or the tool does not declare
+            ``task=``: then nothing happens, and the function goes on as an ordinary call.
 
         Raises:
             McpError: If there is no room for another task (-31429), or it can't be stored (-32603).
