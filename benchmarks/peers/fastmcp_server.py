@@ -32,7 +32,7 @@ async def pause(seconds: float) -> str:
 
 
 def with_tasks() -> None:
-    """Add a tool whose calls become tasks; it is not in the lists that other scenarios measure."""
+    """Add a tool whose calls become tasks; other scenarios measure lists without it."""
     from fastmcp.utilities.tasks import TaskConfig
     from fastmcp_tasks import TasksExtension
 

@@ -40,7 +40,7 @@ def build_server(stores: Any) -> Server:
 
 async def waiting(file: Path, count: int) -> float:
     async def answer(*_: Any) -> None:
-        raise AssertionError("no client is to be asked")
+        raise AssertionError("the client was asked")
 
     async with Client(
         build_server(SqliteStores(file)), extensions=[Tasks()], answers=Answers(elicitation=answer)
