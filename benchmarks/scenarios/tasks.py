@@ -150,7 +150,7 @@ def _figures(*arguments: str) -> list[float]:
     """Return the figures that the program of waiting tasks prints."""
     process = Process(server_command("waiting_tasks", *arguments))
     try:
-        with process.deadline(600):
+        with process.deadline(1800):
             return [float(each) for each in process.read_line().split()]
     finally:
         process.close()

@@ -20,6 +20,7 @@ from trio_mcp.stores import Claim, MemoryStores, SqliteStores
 
 ENOUGH = 1_000_000
 WARM_UP = 100
+LANES = 20  # the store writes the tasks of several lanes in one transaction
 
 
 class Answer(BaseModel):
@@ -47,13 +48,18 @@ async def waiting(file: Path, count: int) -> float:
     ) as client:
         tasks = Tasks.of(client)
 
-        async def make(number: int) -> None:
+        async def lane(number: int) -> None:
             for _ in range(number):
                 # The handle is dropped: the client keeps nothing, either.
                 task = await tasks.start("ask", {"text": "Go on?"})
                 while (state := await task.get()).status == "working":
                     await trio.lowlevel.checkpoint()
                 assert state.status == "input_required", state
+
+        async def make(number: int) -> None:
+            async with trio.open_nursery() as nursery:
+                for _ in range(LANES):
+                    nursery.start_soon(lane, number // LANES)
 
         await make(WARM_UP)
         gc.collect()
