@@ -315,7 +315,6 @@ class FollowedTask:
         assert self._hearing is not None
         try:
             with self._hearing:
-                await self._look_first()
                 async with self._calls.access.listen({"taskIds": [self.id]}, LISTEN_TIMEOUT) as subscription:
                     if self.id in (subscription.honored.model_extra or {}).get("taskIds", ()):
                         self._honored = True
@@ -332,13 +331,6 @@ class FollowedTask:
         finally:
             self._hearing, self._honored = None, False
             self._news.unpark_all()
-
-    async def _look_first(self) -> None:
-        # A task that has ended by now costs one request, and no stream; its end cancels the scope around this.
-        if not self.whole:
-            self._poll_now()
-            with trio.move_on_after(LISTEN_TIMEOUT):
-                await self._news.park()
 
     async def _linger(self, subscription: Subscription) -> None:
         """Wait until the subscription ends, or no function has waited for the task for a while."""
