@@ -29,6 +29,7 @@ TYPICAL = {
     "streams": (130, 13),
     "cancellation": (90, 5),
     "stores": (40, 6),
+    "commits": (28, 5),
     "tasks": (300, 25),
     "listeners": (20, 3),
     "protected": (60, 4),

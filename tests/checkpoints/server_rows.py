@@ -15,7 +15,7 @@ from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_befor
 from tests.peer import settle
 from tests.server.input_harness import LEGACY, MODERN, accept, hand_client, said
 from trio_mcp import AsgiApp, Client, Context, Server
-from trio_mcp.extensions import ExtensionRun, ServerExtension, Tasks
+from trio_mcp.extensions import ExtensionRun, ServerExtension
 from trio_mcp.jsonrpc.messages import Request, SessionMessage
 from trio_mcp.low_level import memory_link_pair
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
@@ -220,18 +220,6 @@ for revision in (LEGACY, MODERN):
                 assert person == Person(name="Ada")
 
         await in_tool(body, revision)
-
-
-@effect(Context.detach, "there is no task")
-async def not_detached() -> None:
-    server = Server("x", extensions=[Tasks()])
-
-    @server.tool(task="manual")
-    async def tool(ctx: Context) -> None:
-        await cancelled_before(ctx.detach())
-
-    async with Client(server, extensions=[Tasks()]) as client:
-        assert (await Tasks.of(client).start("tool")).id is None
 
 
 # --- extensions -------------------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ async def woken(check: Check) -> None:
         listeners.wake("topic")
         await settle()
         await check(listener.woken())
-    with TopicListeners(0.001).listen("topic") as listener:
+    with TopicListeners(lambda: 0.001).listen("topic") as listener:
         await check(listener.woken())
 
 

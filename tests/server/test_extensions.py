@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 from pydantic import BaseModel
+from trio.testing import MockClock
 
 from tests.http_peer import ACCEPT, request
 from tests.peer import client_peer, settle
@@ -504,12 +505,12 @@ async def test_a_tool_of_a_mounted_server_runs_as_a_task_of_the_server_around_it
     assert events == ["main", "inner"]
 
 
-async def test_a_call_that_finds_no_room_for_its_task_gets_one_clear_error() -> None:
+async def test_a_call_that_finds_no_room_for_its_task_gets_one_clear_error(autojump_clock: MockClock) -> None:
     """And its function does not go on, as no client could get its result."""
     ended: list[str] = []
     server = Server("test", extensions=[Tasks(TaskOptions(max_tasks=1))])
 
-    @server.tool(task=TaskPolicy(after=0))
+    @server.tool(task=TaskPolicy(after=1))
     async def work(number: int) -> None:
         try:
             await trio.sleep_forever()
