@@ -288,14 +288,14 @@ def test_modern_requests_say_who_asks() -> None:
 @pytest.mark.parametrize("result", [{"resultType": "complete"}, {"resultType": "input_required"}, {"a": 1}])
 def test_the_result_types_of_the_core_protocol_are_read(result: dict[str, Any]) -> None:
     """2026-07-28 `basic/index`, ResultType: "clients MUST treat an absent resultType as complete"."""
-    assert ModernClientEra(MODERN, INFO, {}).read_result(result) == result
+    assert ModernClientEra(MODERN, INFO, {}).read_result(result, "tools/call") == result
 
 
 @pytest.mark.parametrize("kind", ["other", "", "Complete", None, 1, ["complete"], {}, "x" * 100_000])
 def test_an_unknown_result_type_is_refused(kind: object) -> None:
     """The same section: "MUST be considered invalid"; and no megabyte of it reaches the log."""
     with pytest.raises(RemoteProtocolError, match="resultType") as caught:
-        ModernClientEra(MODERN, INFO, {}).read_result({"resultType": kind})
+        ModernClientEra(MODERN, INFO, {}).read_result({"resultType": kind}, "tools/call")
     assert len(str(caught.value)) < 300
 
 
