@@ -213,7 +213,7 @@ def test_a_run_knows_how_long_each_scenario_takes() -> None:
     assert TYPICAL.keys() == SCENARIOS.keys()
     # as benchmarks/README.md says
     assert about(Plan(list(TYPICAL), quick=False, scale=1).left()) == "about 32 minutes"
-    assert about(Plan(list(TYPICAL), quick=True, scale=1).left()) == "about 3 minutes"
+    assert about(Plan(list(TYPICAL), quick=True, scale=1).left()) == "about 4 minutes"
 
 
 def test_a_server_gets_its_sigint_though_the_run_ignores_it() -> None:
