@@ -249,7 +249,8 @@ class TaskRun:
 
     async def _complete(self, result: dict[str, Any]) -> None:
         try:
-            data = to_json({"result": result})
+            # It is what the call itself would have returned, and in this era each result has a type.
+            data = to_json({"result": {"resultType": "complete", **result}})
         except (PydanticSerializationError, ValueError) as exc:
             logger.error("the result of the tool %r can't be stored: %s", self.name, exc)
             await self._fail(McpError(INTERNAL_ERROR, "the result of the tool can't be turned into JSON"))
