@@ -430,15 +430,16 @@ class TaskRun:
             try:
                 await write(*arguments, **more)
                 return
-            except StaleWriter:
+            except StoreError as exc:
+                failure = exc
+            if isinstance(failure, StaleWriter):
                 self.lose()
                 await trio.lowlevel.checkpoint_if_cancelled()  # raises, except in a thread or a shielded scope
-                raise
-            except StoreError as exc:
-                if self.scope.cancel_called:
-                    raise
-                logger.warning("a task of the tool %r waits for the store: %s", self.name, exc)
-                await trio.sleep(PAUSE)  # the end of the lease, which can't be renewed either, ends the wait
+                raise failure
+            if self.scope.cancel_called:
+                raise failure
+            logger.warning("a task of the tool %r waits for the store: %s", self.name, failure)
+            await trio.sleep(PAUSE)  # the end of the lease, which can't be renewed either, ends the wait
 
     async def allowed(self) -> None:
         """Wait until the lease is certain, before a step: after a pause of the process it may be another's."""
