@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from trio_mcp._checks import check_kind
@@ -43,23 +42,29 @@ class Tasks:
 
             check_kind("options", options, kind=TaskOptions)
         self._options = options
+        self._client_side: TasksClientSide | None = None
+        self._server_side: TasksOnServer | None = None
 
     # Each side is imported where it is used: a client needs nothing of a server, and the other way round.
 
-    @cached_property
+    @property
     def client_side(self) -> TasksClientSide:
         """The client's part."""
-        from trio_mcp.extensions.tasks.client import TasksClientSide
+        if self._client_side is None:
+            from trio_mcp.extensions.tasks.client import TasksClientSide
 
-        return TasksClientSide()
+            self._client_side = TasksClientSide()
+        return self._client_side
 
-    @cached_property
+    @property
     def server_side(self) -> TasksOnServer:
         """The server's part."""
-        from trio_mcp.extensions.tasks.options import TaskOptions
-        from trio_mcp.extensions.tasks.server import TasksOnServer
+        if self._server_side is None:
+            from trio_mcp.extensions.tasks.options import TaskOptions
+            from trio_mcp.extensions.tasks.server import TasksOnServer
 
-        return TasksOnServer(TaskOptions() if self._options is None else self._options)
+            self._server_side = TasksOnServer(TaskOptions() if self._options is None else self._options)
+        return self._server_side
 
     @property
     def middleware(self) -> MiddlewareFunction:
