@@ -162,7 +162,7 @@ def _waiting(options: Options) -> Group:
     with tempfile.TemporaryDirectory() as folder:
         process, file = _figures(str(Path(folder, "tasks.db")), str(count))
     samples = {"in the process": [process], "in the file": [file]}
-    # What the process may keep is what is not the tasks': less than a word for each.
+    # The process may keep a constant that does not grow with the tasks: less than a word for each.
     targets = {"in the process": Target("<=", 64), "in the file": Target("<=", 4096)}
     return Group("tasks", f"a task that waits for input, SqliteStores, {count} of them", "bytes", samples, [], targets)
 

@@ -184,7 +184,7 @@ async def no_file() -> None:
         assert not os.listdir(folder)
 
 
-@effect(SqliteStores.__aexit__, "closed all the same")
+@effect(SqliteStores.__aexit__, "a cancelled exit closes the file")
 async def closed() -> None:
     with TemporaryDirectory() as folder:
         stores = SqliteStores(Path(folder, "stores.db"))

@@ -294,6 +294,7 @@ async def test_a_field_is_refused_for_the_undeclared_and_the_malformed(
         ([extension(**ROOMS), extension(OTHER, **ROOMS)], ValueError, f"method {GET!r} .*{OTHER}.* taken by {ID}"),
         ([extension(listen=[field()]), extension(OTHER, listen=[field()])], ValueError, f"field 'rooms' .* by {ID}"),
         ([extension(details=["task"]), Tasks()], ValueError, f"detail 'task' .* taken by {ID}"),
+        ([extension(details=["one", "one"])], ValueError, f"detail 'one' .* taken by {ID}"),
         ([extension(methods=[method(params=dict)])], TypeError, "must be pydantic models"),
     ],
 )

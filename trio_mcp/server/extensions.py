@@ -249,22 +249,20 @@ def read_extensions(given: Any, what: str) -> ServerExtensions:
         raise TypeError(f"{what}: extensions must be a list of extensions, or a mapping, got {type(given).__name__}")
     objects: list[ServerExtension] = []
     plain: dict[str, dict[str, Any]] = {}
+    known: set[str] = set()
     for each in given:
         each = getattr(each, "server_side", each)  # an extension for both sides has a part for each
-        if isinstance(each, Mapping):
+        if isinstance(each, ServerExtension):
+            new = checked_extensions({each.identifier: {}}, what)
+            objects.append(each)
+        elif isinstance(each, Mapping):
             new = checked_extensions(each, what)
-            plain_before = dict(plain)
             plain.update(new)
-        elif isinstance(each, ServerExtension):
-            new, plain_before = checked_extensions({each.identifier: {}}, what), plain
         else:
             raise TypeError(f"{what}: an extension must be a ServerExtension or a mapping, got {each!r}")
-        for identifier in new:
-            if identifier in plain_before or any(identifier == other.identifier for other in objects):
-                raise ValueError(f"{what}: the extension {identifier!r} is given twice")
-        if isinstance(each, ServerExtension):
-            objects.append(each)
-    known = {*plain, *(each.identifier for each in objects)}
+        if twice := known & new.keys():
+            raise ValueError(f"{what}: the extension {min(twice)!r} is given twice")
+        known |= new.keys()
     for each in objects:
         for needed in each.requires:
             if needed not in known:
@@ -286,10 +284,11 @@ def _check_names(objects: Sequence[ServerExtension], what: str) -> None:
         names += [("field", field.name) for field in each.listen]
         names += [("detail", name) for name in each.details]
         for kind, name in names:
-            if (owner := taken.setdefault((kind, name), each.identifier)) is not each.identifier:
+            if (kind, name) in taken:
                 raise ValueError(
-                    f"{what}: the {kind} {name!r} of the extension {each.identifier!r} is taken by {owner}"
+                    f"{what}: the {kind} {name!r} of the extension {each.identifier!r} is taken by {taken[kind, name]}"
                 )
+            taken[kind, name] = each.identifier
         methods = [(method.name, method.revisions) for method in each.methods]
         methods += [(notification.name, notification.revisions) for notification in each.notifications]
         for name, revisions in methods:

@@ -48,7 +48,7 @@ class Door(MemoryStores):
         wrote: The calls that have come through and may change something.
     """
 
-    # What the processes share is in `__dict__`.
+    # The processes share the entries of `__dict__`.
     __slots__ = ("failed", "shut", "wrote")
 
     def __init__(self, stores: MemoryStores) -> None:

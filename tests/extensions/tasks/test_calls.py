@@ -62,7 +62,7 @@ async def test_a_key_that_is_asked_again_gets_a_new_name(autojump_clock: MockClo
         for key in ("who", "who#2", "who#3"):
             asked = (await done(client, task_id, "input_required"))["inputRequests"]
             assert list(asked) == [key]
-            # What was answered before is not answered again.
+            # A question that was answered before gets no second answer.
             await answer(client, task_id, **{"who": {"name": "stale"}} if key != "who" else {})
             await answer(client, task_id, **{key: {"name": key}})
         state = await done(client, task_id)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.legacy
 
 
 async def test_a_stream_is_resumed_after_a_restart_of_the_server(tmp_path: Path) -> None:
-    """Each run of the server opens the file anew, and no event store is configured."""
+    """Each run of the server opens the file again, and no event store is configured."""
     path = tmp_path / "studio.db"
     async with served(made=Made(stores=path)) as (made, http, _):
         raw = Raw(http)

@@ -22,14 +22,17 @@ from trio_mcp.stores.contract import JournalEntry, StoredTask
 __all__ = [
     "Journal",
     "StoredCall",
+    "answer_entry",
     "asked_of",
+    "detailed",
     "error_bytes",
     "key_of",
     "new_id",
+    "once_entry",
     "owner_of",
+    "state_entry",
     "to_wire",
 ]
-
 
 MAX_ID: Final = 200
 """The longest task id that is looked up, in characters; ours have 22."""
@@ -166,7 +169,7 @@ def error_bytes(error: McpError | ErrorData) -> bytes:
 
 
 def to_wire(task: StoredTask, task_id: str, poll: float) -> dict[str, Any]:
-    """Return a task as clients see it: a ``DetailedTask``, without its outcome and questions if they are left out.
+    """Return a task as clients see it, without its questions and its outcome.
 
     Args:
         task: The task.

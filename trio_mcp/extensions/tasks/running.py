@@ -47,7 +47,7 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR, OVERLOADED
 __all__ = ["TaskRun"]
 
 QUIET = 0.5
-"""Seconds between two changes of a task's message: a function may report progress more often than anybody looks."""
+"""Seconds between two changes of a task's message: a function may report progress more often than clients look."""
 
 PAUSE = 1.0
 """Seconds between two attempts to write what must not be lost, while the store can't be used."""
