@@ -229,6 +229,38 @@ async def test_a_notification_reaches_the_function_of_the_extension(revision: st
     assert heard == [f"{MOVED} hall"]
 
 
+@pytest.mark.parametrize(
+    ("revision", "revisions", "capabilities", "reaches"),
+    [
+        (MODERN, [MODERN], {}, True),  # modern notifications come without a declaration
+        (MODERN, [LEGACY], DECLARED, False),
+        (LEGACY, [LEGACY], DECLARED, True),
+        (LEGACY, ["2025-06-18", MODERN], DECLARED, False),
+        (LEGACY, [LEGACY], {}, False),
+    ],
+)
+async def test_a_notification_of_an_extension_exists_in_its_revisions_for_clients_that_have_declared_it(
+    revision: str, revisions: list[str], capabilities: dict[str, Any], reaches: bool
+) -> None:
+    heard: list[str] = []
+    end = trio.Event()
+
+    async def moved(params: dict[str, Any], ctx: NotificationContext) -> None:
+        heard.append(ctx.method)
+
+    async def ended(params: dict[str, Any], ctx: NotificationContext) -> None:
+        end.set()
+
+    offered = extension(notifications=[ExtensionNotification(name=MOVED, function=moved, revisions=revisions)])
+    server = Server("test", extensions=[offered])
+    server.add_notification("notifications/end", ended)
+    async with client_of(server, revision, capabilities=capabilities) as client:
+        await client.notify(MOVED, {})
+        await client.notify("notifications/end", {})
+        await end.wait()
+    assert heard == [MOVED] * reaches
+
+
 def listening() -> tuple[Server, list[ExtensionRun]]:
     runs: list[ExtensionRun] = []
 

@@ -17,6 +17,7 @@ from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
+from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.proxy.translation import PASSED_ON, handed_on, in_words_of
@@ -288,7 +289,9 @@ class ProxyServer(BaseServer):
     def _watcher(self, state: Upstream) -> Callable[[Topic, bool], None]:
         return state.watch
 
-    async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
+    async def _heard(
+        self, notification: Notification, states: Mapping[Any, Any], client: ClientDeclaration | None
+    ) -> None:
         if notification.method == "notifications/roots/list_changed":
             # A client's other notifications do not concern the upstream.
             await states[self._core.settings].tell(notification.method)

@@ -24,7 +24,7 @@ from trio_mcp._log import LEVELS, LogLevel, logger, show_log
 from trio_mcp._nursery import drop_inner_frames, is_raised_inside
 from trio_mcp._renamed import refuse_attributes
 from trio_mcp._settings import completed
-from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
@@ -156,7 +156,9 @@ class BaseServer:
             declared.update(feature.capabilities(revision))
         return declared
 
-    async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
+    async def _heard(
+        self, notification: Notification, states: Mapping[Any, Any], client: ClientDeclaration | None
+    ) -> None:
         """Handle a client's notification. `Core` describes this hook, and `_family`, `_input_schema` and `_watcher`."""
 
     def _family(self) -> Sequence[RunMember]:

@@ -10,7 +10,7 @@ import trio
 
 from trio_mcp._checks import check_on_trio
 from trio_mcp._nursery import background_nursery
-from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.changes import Changes, Topic
 from trio_mcp.server.context import ServedContext
@@ -43,8 +43,9 @@ class Core:
         layers: What the server's instances of `Middleware` override.
         make_context, answer: Make the context of a request, and return the result for it.
         needed_scopes: Returns the scopes that a request needs.
-        heard: ``async (notification, states)``, handles a client's notification and ignores an unknown one. The states
-            are those that the run's lifespans yielded, keyed by the settings of their servers.
+        heard: ``async (notification, states, client)``, handles a client's notification and ignores an unknown one. The
+            states are those that the run's lifespans yielded, keyed by the settings of their servers; ``client`` is the
+            client's declaration in the handshake, None in the modern era.
         family: Returns this server and all servers mounted in it, each once.
         input_schema: Returns the schema of a tool's arguments, if known; the same object for as long as the tool is
             offered.
@@ -62,7 +63,7 @@ class Core:
         input: InputOptions,
         lifespan: Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None,
         *,
-        heard: Callable[[Notification, Mapping[Any, Any]], Coroutine[Any, Any, None]],
+        heard: Callable[[Notification, Mapping[Any, Any], ClientDeclaration | None], Coroutine[Any, Any, None]],
         family: Callable[[], Sequence[RunMember]],
         input_schema: Callable[[str], dict[str, Any] | None],
         watcher: Callable[[Any], Callable[[Topic, bool], None] | None],

@@ -167,7 +167,7 @@ class ServerExtensions:
     Attributes:
         objects: The extensions that add something, in order.
         methods: Their methods, each with the identifier of its extension.
-        notifications: Their notifications.
+        notifications: Their notifications, each with the identifier of its extension.
         fields: Their fields of the filter of ``subscriptions/listen``, by name, with the identifier.
         names: For each of the methods, by revision: the parameter that ``Mcp-Name`` repeats, or None.
     """
@@ -179,7 +179,9 @@ class ServerExtensions:
         self._chains: dict[str, tuple[Any, ...]] = {}
         self._details = {name: each for each in objects for name in each.details}
         self.methods = [(each.identifier, method) for each in objects for method in each.methods]
-        self.notifications = [notification for each in objects for notification in each.notifications]
+        self.notifications = [
+            (each.identifier, notification) for each in objects for notification in each.notifications
+        ]
         self.fields = {field.name: (each.identifier, field) for each in objects for field in each.listen}
         self.names: dict[str, dict[str, str | None]] = {}
         for _, method in self.methods:

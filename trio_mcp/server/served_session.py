@@ -58,7 +58,9 @@ class Served(Protocol):
 
     async def answer(self, context: Any) -> dict[str, Any]: ...
 
-    async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None: ...
+    async def heard(
+        self, notification: Notification, states: Mapping[Any, Any], client: ClientDeclaration | None
+    ) -> None: ...
 
     def input_schema(self, tool: str) -> dict[str, Any] | None: ...
 
@@ -153,7 +155,7 @@ class ServedSession(ServerSession):
         return await self._served.answer(context)
 
     async def received_notification(self, notification: Notification) -> None:
-        await self._served.heard(notification, self.states)
+        await self._served.heard(notification, self.states, self.client)
 
     async def ask(self, wire: dict[str, Any], timeout: float | None, related: RequestId) -> Any:
         """Send a question from a request's function to a client of the legacy era, and wait for the answer.

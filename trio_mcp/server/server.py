@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from trio_mcp._checks import check_choice
 from trio_mcp._keywords import refuse_unknown
+from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.context import ServedContext
@@ -104,11 +105,13 @@ class Server(BaseServer):
         resources = self._resources.made
         return () if resources is None else await resources.hidden(uris, context)
 
-    async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
+    async def _heard(
+        self, notification: Notification, states: Mapping[Any, Any], client: ClientDeclaration | None
+    ) -> None:
         # One look-up is enough: the handlers of mounted servers have been copied to this server, and find their own
         # state in `states`.
         custom = self._custom.made
-        own = None if custom is None else custom.notification(notification.method)
+        own = None if custom is None else custom.notification(notification.method, client)
         if own is not None:
             await own.handle(notification, states)
 

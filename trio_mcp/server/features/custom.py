@@ -10,7 +10,8 @@ from pydantic import BaseModel, ValidationError
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_text
 from trio_mcp.convert import as_object, brief
-from trio_mcp.eras.capabilities import is_spec_method
+from trio_mcp.eras.capabilities import declared_extensions, is_spec_method
+from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.context import ServedContext
@@ -21,7 +22,7 @@ from trio_mcp.server.functions.function import read_handler
 from trio_mcp.server.functions.introspection import is_async
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.versions import REVISIONS
+from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
 
 if TYPE_CHECKING:  # few servers have extensions
     from trio_mcp.server.features.extension_parts import ExtensionMethod
@@ -57,10 +58,31 @@ class NotificationContext:
 
 @attrs.frozen
 class RegisteredNotification:
-    """A user-defined notification, and the function that handles it."""
+    """A notification that the user or an extension defined, and the function that handles it.
+
+    Attributes:
+        name: The notification's method.
+        handle: The function.
+        extension: The identifier of the extension that it belongs to, if any.
+        revisions: The revisions in which it exists.
+    """
 
     name: str
     handle: NotificationHandler
+    extension: str | None = None
+    revisions: tuple[str, ...] = REVISIONS
+
+    def is_open_to(self, client: ClientDeclaration | None) -> bool:
+        """Whether a client may send it.
+
+        Args:
+            client: What the client declared in the handshake; None in the modern era, where notifications come without
+                a declaration.
+        """
+        if client is None:
+            return any(each in MODERN_REVISIONS for each in self.revisions)
+        declared = self.extension is None or self.extension in declared_extensions(client.capabilities)
+        return declared and client.revision in self.revisions
 
 
 class CustomFeature:
@@ -83,8 +105,10 @@ class CustomFeature:
         if settings.extensions is not None:
             for identifier, method in settings.extensions.methods:
                 self.methods[method.name] = self._handler(identifier, method)
-            for each in settings.extensions.notifications:
-                self._of_extensions[each.name] = self._notification(each.name, each.function, each.params)
+            for identifier, each in settings.extensions.notifications:
+                handle = self._notification_handler(each.name, each.function, each.params)
+                own = RegisteredNotification(each.name, handle, identifier, each.revisions)
+                self._of_extensions[each.name] = own
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
@@ -94,9 +118,10 @@ class CustomFeature:
         declared = {} if extensions is None else extensions.declared(revision)
         return {"extensions": declared} if declared else {}
 
-    def notification(self, name: str) -> RegisteredNotification | None:
-        """Return the notification with a name; None if the server has no such notification."""
-        return self._of_extensions.get(name) or self.notifications.get(name)
+    def notification(self, name: str, client: ClientDeclaration | None) -> RegisteredNotification | None:
+        """Return the notification with a name; None if the server has none that the client may send."""
+        own = self._of_extensions.get(name) or self.notifications.get(name)
+        return own if own is not None and own.is_open_to(client) else None
 
     def _handler(self, identifier: str, method: ExtensionMethod) -> Handler:
         what = f"method {method.name!r}"
@@ -143,11 +168,11 @@ class CustomFeature:
         self.notifications.check_free(name)
         if name in self._of_extensions:
             raise ValueError(f"{what}: an extension of the server has this notification")
-        self.notifications.add(self._notification(name, function, params))
+        self.notifications.add(RegisteredNotification(name, self._notification_handler(name, function, params)))
 
-    def _notification(
+    def _notification_handler(
         self, name: str, function: Callable[..., Awaitable[object]], params: Model | None
-    ) -> RegisteredNotification:
+    ) -> NotificationHandler:
         what = f"notification {name!r}"
         if not is_async(function):
             raise TypeError(f"{what}: its function must be async")
@@ -163,7 +188,7 @@ class CustomFeature:
                 raise RemoteProtocolError(f"invalid parameters for the {what}: {brief(exc)}") from None
             await function(values, NotificationContext(name, given, states.get(self._settings)))
 
-        return RegisteredNotification(name, handle)
+        return handle
 
 
 @attrs.frozen

@@ -63,6 +63,9 @@ class ExtensionMethod:
 class ExtensionNotification:
     """A notification that an extension lets clients send.
 
+    From a client that has not declared the extension in the handshake, it is ignored. In the modern era notifications
+    come without a declaration, so it is heard from every client.
+
     Attributes:
         name: The notification's method.
         function: ``async (params, ctx)``, with a `NotificationContext` as ``ctx``.

@@ -123,7 +123,7 @@ class Extensions(Protocol):
 
     objects: tuple[Any, ...]
     methods: list[tuple[str, ExtensionMethod]]
-    notifications: list[ExtensionNotification]
+    notifications: list[tuple[str, ExtensionNotification]]
     fields: dict[str, tuple[str, ListenField]]
 
     def __contains__(self, identifier: object) -> bool:
