@@ -100,8 +100,7 @@ class FollowedTask:
         self.version = 0
         self._calls = calls
         self._began = trio.current_time()
-        # A task that was created in another status than "working" is looked at without delay.
-        self._polled = self._began if seed is not None and seed.status == "working" else -math.inf
+        self._polled = -math.inf
         self._polls = self._failed = 0
         self._turn = trio.Lock()  # held by the function that waits for the next state, on behalf of all others
         self._news = trio.lowlevel.ParkingLot()
@@ -315,6 +314,7 @@ class FollowedTask:
         assert self._hearing is not None
         try:
             with self._hearing:
+                await self._first_look()
                 async with self._calls.access.listen({"taskIds": [self.id]}, LISTEN_TIMEOUT) as subscription:
                     if self.id in (subscription.honored.model_extra or {}).get("taskIds", ()):
                         self._honored = True
@@ -331,6 +331,12 @@ class FollowedTask:
         finally:
             self._hearing, self._honored = None, False
             self._news.unpark_all()
+
+    async def _first_look(self) -> None:
+        # A task that has already ended costs one request and no stream: its end cancels the scope around this.
+        if not self.whole:
+            with trio.move_on_after(LISTEN_TIMEOUT):
+                await self._news.park()
 
     async def _linger(self, subscription: Subscription) -> None:
         """Wait until the subscription ends, or no function has waited for the task for a while."""
