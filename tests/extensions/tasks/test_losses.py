@@ -12,7 +12,7 @@ import trio
 from pydantic import BaseModel
 from trio.testing import MockClock
 
-from tests.extensions.tasks.processes import LEASE, answer, client_of, done, get, processes, shared, start
+from tests.extensions.tasks.processes import LEASE, Door, answer, client_of, done, get, processes, shared, start
 from tests.peer import settle
 from tests.waiting import eventually
 from trio_mcp import Context, InputRequired, Server
@@ -353,6 +353,31 @@ async def test_a_hundred_ready_tasks_are_all_taken_up_at_the_start(autojump_cloc
     async with processes(works.define, stores, 1) as (one,):
         await trio.sleep(3)
         assert [(await get(one.client, each))["status"] for each in ids] == ["completed"] * 100
+
+
+async def test_a_task_whose_tool_is_removed_while_it_is_taken_up_is_left_to_others(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """At once: it need not wait for another lease to run out."""
+    works = Works(on_loss="rerun")
+    async with processes(works.define, shared(), 3) as (one, *others):
+        await start(one.client, "film")
+        await trio.sleep(5)
+        doors = {each.door: each.server for each in others}
+        claim = Door.claim_tasks
+
+        async def claim_and_remove(door: Door, *arguments: Any, **more: Any) -> Any:
+            claims = await claim(door, *arguments, **more)
+            if claims and len(doors) == 2:
+                doors.pop(door).remove_tool("film")
+            return claims
+
+        monkeypatch.setattr(Door, "claim_tasks", claim_and_remove)
+        lost = trio.current_time()
+        one.crash()
+        await eventually(lambda: works.began.count("shot-2") == 2)
+        assert len(doors) == 1
+        assert trio.current_time() - lost <= LEASE + 2
 
 
 async def test_a_task_for_a_tool_that_is_gone_fails_with_one_error(autojump_clock: MockClock) -> None:

@@ -174,9 +174,10 @@ class TaskEngine:
         for claim in claims:
             tool = self.host.tool(claim.task.tool)
             policy: TaskPolicy | None = None if tool is None else tool.declared.get("task")
-            if policy is None:  # it was removed since
-                continue
             try:
+                if policy is None:  # the tool was removed since
+                    await self._release(claim.task)
+                    continue
                 await self._take_up(claim, policy, before)
             except StoreError as exc:
                 logger.warning("a task of the tool %r could not be taken up: %s", claim.task.tool, exc)
@@ -203,6 +204,14 @@ class TaskEngine:
             self.holds(run, before)
             self.start(run)
 
+    async def _release(self, task: StoredTask) -> None:
+        """Leave a task that was just claimed to other processes."""
+
+        def release(now: StoredTask) -> tuple[StoredTask, list[JournalEntry]] | None:
+            return (attrs.evolve(now, token=""), []) if now.token == task.token else None
+
+        await self.swap(task.key, release)
+
     async def _give_up(self, task: StoredTask, why: str) -> None:
         """End a task that was just claimed as failed."""
         error = error_bytes(McpError(INTERNAL_ERROR, why))
@@ -224,7 +233,7 @@ class TaskEngine:
         for claim in claims:
             if claim.lost or self.stores.now() < claim.task.updated + self.options.lease:
                 # A process that has the tool gets a whole lease to take it.
-                await self.swap(claim.task.key, lambda now: (attrs.evolve(now, token=""), []))
+                await self._release(claim.task)
             else:
                 await self._give_up(claim.task, f"the server has no tool {task.tool!r} any more")
         return bool(claims)
