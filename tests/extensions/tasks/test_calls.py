@@ -16,6 +16,7 @@ from tests.peer import settle
 from tests.waiting import eventually
 from trio_mcp import Client, Context, Depends, InputRequired, McpError, McpLogHandler, Server, UrlElicitationRequired
 from trio_mcp.extensions import TaskOptions, TaskPolicy, Tasks
+from trio_mcp.middleware import RateLimit
 from trio_mcp.stores import MemoryStores
 from trio_mcp.types import INVALID_PARAMS, OVERLOADED
 
@@ -199,6 +200,18 @@ async def test_forged_ids_are_unknown(method: str, task_id: Any) -> None:
         error = await refused(client, method, taskId=task_id, inputResponses={})
         assert error.code == INVALID_PARAMS
         assert "unknown task" in error.message
+
+
+async def test_polls_without_pause_are_refused_where_the_server_limits_rates(autojump_clock: MockClock) -> None:
+    """Task Polling: and the task, and later polls, lose nothing by it."""
+    async with client_of(server_with(_hello, middleware=[RateLimit(rate=1, burst=5)])) as client:
+        task_id = await start(client, "_hello")
+        for _ in range(4):
+            await get(client, task_id)
+        error = await refused(client, "tasks/get", taskId=task_id)
+        assert (error.code, error.data) == (OVERLOADED, {"retryAfter": 1})
+        await trio.sleep(1)
+        assert (await get(client, task_id))["status"] == "completed"
 
 
 async def test_a_result_that_is_too_large_fails_the_task(autojump_clock: MockClock) -> None:

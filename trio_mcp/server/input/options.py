@@ -61,7 +61,8 @@ class InputOptions:
             in all processes that serve one address. If there are several keys, the first signs, and any of them is
             accepted. By default each process makes a random key.
         ttl: How many seconds a client has to come back with the answers.
-        max_rounds: How many times one request may ask for input and continue with the answers.
+        max_rounds: How many times one request may ask for input and continue with the answers. A task may ask until its
+            journal is full: see `TaskOptions`.
         max_parked: How many functions with ``park_input`` may wait for input at once, across all clients.
 
     Raises:
