@@ -157,6 +157,8 @@ def outcome(validate: Any, arguments: Any) -> Any:
         return repr(validate(arguments))
     except ValidationError as exc:
         return exc.title, repr(exc.errors())
+    except TypeError as exc:  # pydantic's, for a bound that values of the type can't be compared with
+        return repr(exc)
 
 
 def assert_equal(ours: Contract, theirs: Contract, arguments: Any) -> None:
