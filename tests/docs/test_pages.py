@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tests.docs.pages import README, ROOT, blocks_of, pages
 
 RUNNER = Path(__file__).with_name("run_page.py")
@@ -24,15 +26,20 @@ SET_UP = [
 ]
 
 
+# Hypothesis looks for what refers to Trio's source of random numbers, and does not see what a fork has from its origin.
+WARNINGS = ("-W", "error", "-W", "ignore:It looks like `register_random`")
+
+
 def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     # A stdio server gets a short list of environment variables, so the examples find the package beside themselves.
     (folder / "trio_mcp").symlink_to(ROOT / "trio_mcp")
     # As in an activated environment: the programs that a page starts by their names are this one's.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    cli = forks.command("trio_mcp", *forks.LOADED)
     return subprocess.run(
-        [sys.executable, "-W", "error", str(RUNNER), str(page)],
+        [*forks.command(str(RUNNER), *forks.LOADED, options=WARNINGS), str(page)],
         cwd=folder,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "TRIO_MCP": json.dumps(cli)},
         capture_output=True,
         text=True,
         timeout=300,
