@@ -22,6 +22,7 @@ APART = {
     "nginx": "nginx",
     "chromium": "Chromium",
     "again": "more time: whole suites once more, over each runner or without the legacy era; frameworks",
+    "long": "still more time: every combination",
 }
 """Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""
 

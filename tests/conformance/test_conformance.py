@@ -64,7 +64,13 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("revision", [*REVISIONS, BARE])
+def older_again(*revisions: str) -> list[Any]:
+    """Return parameters of which the older ones are marked `again`."""
+    newest = (REVISIONS[-1], BARE)
+    return [pytest.param(each, marks=() if each in newest else pytest.mark.again) for each in revisions]
+
+
+@pytest.mark.parametrize("revision", older_again(*REVISIONS, BARE))
 def test_the_server_conforms_to(suite: Suite, url: str, revision: str, tmp_path: Path, say: Say) -> None:
     say(judge_server(suite, url, revision, tmp_path))
 
@@ -75,12 +81,6 @@ def judge_server(suite: Suite, url: str, revision: str, tmp_path: Path) -> str:
     checks, output = suite.run("server", "--url", url, "--suite", "all", revision=revision, folder=tmp_path)
     assert set(checks) == set(scenarios), output
     return judge("server", revision, checks)
-
-
-def older_again(*revisions: str) -> list[Any]:
-    """Return parameters of which the older ones are marked `again`."""
-    newest = (REVISIONS[-1], BARE)
-    return [pytest.param(each, marks=() if each in newest else pytest.mark.again) for each in revisions]
 
 
 @pytest.mark.parametrize("revision", older_again(*REVISIONS, BARE))

@@ -117,12 +117,23 @@ GARBAGE = set(HABITS) - {"asks the unknown", "asks under one id", "echoes"}
 EVERY_DAY = {"memory": (0,), "a stream": (4,), "TCP": (), "WebSocket": ()}
 
 
+AGAIN = {"memory": (1, 2, 3), "a stream": (0,), "TCP": (2,), "WebSocket": (2,)}
+"""The same for those of ``-m again``. The others are left to ``-m long``."""
+
+
+def marks(transport: str, steps: int) -> list[pytest.MarkDecorator]:
+    """Return the marks for the habits after some steps."""
+    if steps in EVERY_DAY[transport]:
+        return []
+    return [pytest.mark.again if steps in AGAIN[transport] else pytest.mark.long]
+
+
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
 @pytest.mark.parametrize("habit", HABITS)
 @pytest.mark.parametrize(
     ("transport", "steps"),
     [
-        pytest.param(transport, steps, marks=[] if steps in EVERY_DAY[transport] else pytest.mark.again)
+        pytest.param(transport, steps, marks=marks(transport, steps))
         for transport in TO_SERVERS
         for steps in range(STEPS + 1)
     ],

@@ -83,12 +83,23 @@ EVERY_DAY = {"memory": (0,), "a stream": (2,), "TCP": (), "Unix": (), "WebSocket
 """By transport, the steps after which the habits begin in the tests of every day."""
 
 
+AGAIN = {"memory": (1, 3), "a stream": (0,), "TCP": (2,), "Unix": (2,), "WebSocket": (2,)}
+"""The same for those of ``-m again``. The others are left to ``-m long``."""
+
+
+def marks(transport: str, steps: int) -> list[pytest.MarkDecorator]:
+    """Return the marks for the habits after some steps."""
+    if steps in EVERY_DAY[transport]:
+        return []
+    return [pytest.mark.again if steps in AGAIN[transport] else pytest.mark.long]
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy", MODERN])
 @pytest.mark.parametrize("habit", HABITS)
 @pytest.mark.parametrize(
     ("transport", "steps"),
     [
-        pytest.param(transport, steps, marks=[] if steps in EVERY_DAY[transport] else pytest.mark.again)
+        pytest.param(transport, steps, marks=marks(transport, steps))
         for transport in SERVED
         for steps in ((2,) if transport == "Unix" else range(STEPS))  # all but the connection is that of TCP
     ],

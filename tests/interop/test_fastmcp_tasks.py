@@ -16,7 +16,7 @@ from . import python_peers
 from .conftest import installed_peers
 from .support import DEADLINE, PEERS, Launch
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.again]
 
 
 @pytest.fixture(scope="session")

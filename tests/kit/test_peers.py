@@ -17,8 +17,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "peers.md"
 DEADLINE = 150.0
 """Seconds for each run, which takes a third of that beside other tests on two cores: the examples limit it."""
 
-EVERY_DAY = {"memory", "typescript-v2-client"}
-"""Peers that are checked with the other interop tests: a small server, and a client."""
+EVERY_DAY = {"memory"}
+"""The peer that is checked with the other interop tests: a small server."""
 
 BY_HAND = {"git", "time", "fetch", "python-v2-client", "fastmcp-client"}
 """Peers on the same SDKs as others: three minutes for little news. `.ci/long peers` checks them."""

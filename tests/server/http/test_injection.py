@@ -201,6 +201,7 @@ async def test_an_exchange_cancelled_anywhere_leaves_nothing_behind(
             await act(client)
 
 
+@pytest.mark.again
 @pytest.mark.legacy
 @pytest.mark.parametrize("graceful", [True, False], ids=["told to end", "cancelled"])
 async def test_a_server_cancelled_anywhere_between_its_start_and_its_end_leaves_nothing_behind(graceful: bool) -> None:

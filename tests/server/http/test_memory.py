@@ -178,6 +178,7 @@ async def test_after_refused_failed_and_closed_exchanges_no_task_and_no_object_i
         assert (tasks_now - tasks, objects_now - objects) == (0, Counter())
 
 
+@pytest.mark.again
 @pytest.mark.legacy
 async def test_memory_returns_to_where_it_was() -> None:
     """A count of objects does not show bytes, strings and entries of dictionaries."""
