@@ -1,4 +1,4 @@
-"""A tool that runs as a task: its server ends in the middle, and the next one goes on where it stopped.
+"""A tool that runs as a task: its server ends in the middle, and the next server continues the task.
 
 $ python examples/studio.py
 """
@@ -29,7 +29,7 @@ async def draw(shot: int) -> str:
 
 
 def studio(store: Path) -> Server:
-    """Return the server, as each of its processes makes it."""
+    """Return the server; each process that runs it calls this."""
     server = Server("studio", version="1.0.0", stores=store, extensions=[Tasks()])
 
     @server.tool(task=TaskPolicy(on_loss="rerun", after=0, poll=0.1))
@@ -37,7 +37,7 @@ def studio(store: Path) -> Server:
         """Render a scene."""
         shots = []
         for number in (1, 2, 3):
-            # What has been drawn is in the store, and is not drawn again.
+            # A value of `once` is in the journal before it is returned, so a completed shot is not drawn again.
             shots.append(await ctx.once(f"shot-{number}", draw, number))
             await ctx.report_progress(number, 3, "drawing")
         choice = await ctx.elicit("Which quality?", Quality)
@@ -54,7 +54,7 @@ def answer(question: ElicitRequestFormParams) -> dict[str, str]:
 async def main() -> None:
     with TemporaryDirectory() as folder:
         store = Path(folder) / "studio.db"
-        answers = Answers(elicitation=answer)  # the task asks only what the client of its call can answer
+        answers = Answers(elicitation=answer)  # the task asks only questions that the client of its call supports
         async with Client(studio(store), extensions=[Tasks()], answers=answers) as client:
             task = await Tasks.of(client).start("render", {"scene": "dawn"})
             await halfway.wait()

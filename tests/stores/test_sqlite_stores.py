@@ -90,7 +90,10 @@ def content(path: Path) -> bytes | None:
 UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "text": (lambda path: path.write_text("this is text, and nothing else\n" * 100), "is not an SQLite database: "),
     "damaged": (damaged, "is damaged: restore it"),
-    "another version": (newer, r"made by another version of trio_mcp \(its layout is 99, and this version knows 1\)"),
+    "another version": (
+        newer,
+        r"created by another version of trio_mcp \(its layout is 99, and this version needs 1\)",
+    ),
     "another program": (foreign, "is a database of another program: "),
     "folder": (Path.mkdir, "Is a directory"),
     "hard link": (linked, "hard links"),
@@ -131,7 +134,7 @@ async def test_a_file_that_cannot_be_written_is_an_error(path: Path, monkeypatch
 
 async def test_a_file_on_a_network_drive_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_stores, "network_file_system", lambda _: "nfs4")
-    with pytest.raises(StoreError, match=r"lies on a network drive \(nfs4\)"):
+    with pytest.raises(StoreError, match=r"is on a network file system \(nfs4\)"):
         async with SqliteStores(path):
             pass
 
@@ -186,7 +189,7 @@ async def test_stores_outside_of_their_block_say_so(path: Path) -> None:
             lambda: stores.add_task(task("a")),
             lambda: stores.append("a", [StoredEvent(1, 1, b"")]),
         ):
-            with pytest.raises(StoreError, match=r"stores\.db is not open: use it inside of `async with stores:`"):
+            with pytest.raises(StoreError, match=r"stores\.db is not open: use it inside `async with stores:`"):
                 await use()
         with pytest.raises(StoreError, match="is not open"):
             stores.wake("topic")

@@ -1,6 +1,6 @@
-"""Stores: what several processes of one server share, and what outlives a process.
+"""Stores: the state that several processes of a server share, and that outlives a process.
 
-A server without stores imports nothing of this package but the interface of event stores, for its options.
+A server without stores imports only the interface of event stores from this package, for its options.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""The contract of stores: what several processes of one server share, and what outlives a process.
+"""The contract of stores: the state that several processes of a server share, and that outlives a process.
 
-A store has no logic of its own: it keeps bytes and a few columns, and compares tokens, versions and clocks in the
+A store has no logic of its own: it keeps bytes and a few columns, and compares tokens, versions and times in the
 transaction of a write. `trio_mcp.testing.check_stores` checks an implementation.
 """
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 LEASE: Final = 15.0
-"""Seconds for which a lease holds by default."""
+"""The default duration of a lease, in seconds (arbitrary)."""
 
 JournalEntry: TypeAlias = tuple[str, bytes]
 """An entry of a task's journal: its key, unique within the task, and its value."""
@@ -39,45 +39,46 @@ JournalEntry: TypeAlias = tuple[str, bytes]
 class StoreError(Exception):
     """A store can't be used, for example because its file is damaged, belongs to another server, or can't be written.
 
-    The message says what happened, to which file, and what to do.
+    The message says what happened, to which file if there is one, and what to do.
     """
 
 
 class StoreBusy(StoreError):
-    """Another process kept the store busy for longer than the store's ``timeout``."""
+    """Another process kept the store locked for longer than the store's ``timeout``; the call had no effect."""
 
 
 class StoreFull(StoreError):
-    """The store has no room for another task."""
+    """The store already holds the maximum number of tasks."""
 
 
 class StaleWriter(StoreError):
-    """The writer's token is not that of the current lease: another process has taken over."""
+    """The writer's token is not that of the current lease: the lease has ended, or another process has the task."""
 
 
 @attrs.frozen(kw_only=True)
 class StoredTask:
     """A task as a store keeps it. The store reads the columns that it needs, and returns the others unchanged.
 
-    Texts are Unicode without lone surrogates, so that a store may encode them as UTF-8.
+    Strings contain no lone surrogates, so a store may encode them as UTF-8.
 
     Attributes:
         key: A digest of the task's id.
-        owner: On whose behalf the task runs, as text to compare; empty for an anonymous task.
+        owner: The identity of the principal for whom the task runs, as a string to compare; empty without a principal.
         tool: The name of the tool.
         status: ``"working"``, ``"input_required"``, ``"completed"``, ``"failed"`` or ``"cancelled"``.
         created: Seconds since the epoch.
         updated: Seconds since the epoch.
         expires: Seconds since the epoch, after which the store may delete the task and no longer returns it; None
             if it never expires.
-        version: A number that grows with each change; a new task has version 1.
-        token: The token of the lease under which the task runs; empty while no process runs it. A task whose status is
-            ``"working"`` without a token is ready to be claimed.
-        begun: Whether a run has begun since the task last became ready; the one who claims a task decides by it.
-        takeovers: How many times a lost run was taken over.
-        cancelling: Whether the task is to be cancelled by the process that runs it.
-        message: A text about the state, for people; or None.
-        body: What the task was called with.
+        version: A number that grows by one with each change; a new task has version 1.
+        token: The fencing token of the lease under which the task runs; empty while no process runs it. A task whose
+            status is ``"working"`` and that has no token is ready to be claimed.
+        begun: Whether a run has begun since the task last became ready. The process that claims the task reads this to
+            decide whether the function may run again.
+        takeovers: How many times a process has claimed the task after the lease of another one was lost.
+        cancelling: Whether the process that runs the task should cancel it.
+        message: A description of the state for people, or None.
+        body: The call that the task carries out.
         asked: The questions that wait for answers, or empty.
         result: The result or the error, or empty.
     """
@@ -102,11 +103,11 @@ class StoredTask:
 
 @attrs.frozen
 class Claim:
-    """A task that this process now holds.
+    """A task for which the caller now holds the lease.
 
     Attributes:
         task: The task, with the new token.
-        lost: Whether the lease of another run was lost; False if the task was ready.
+        lost: Whether the lease of an earlier run was lost; False if the task was ready.
     """
 
     task: StoredTask
@@ -114,24 +115,24 @@ class Claim:
 
 
 class Stores(abc.ABC):
-    """The tasks and the sessions of a server, outside of its process.
+    """The tasks of a server and the messages of its sessions, which outlive a process.
 
     ``async with stores:`` opens the store, and closes it at the end.
 
-    The block may be entered several times, by several servers; the last to leave closes the store.
+    The block may be entered several times, by several servers; the last one to leave it closes the store.
 
-    Each method is one transaction, which other processes see whole or not at all. Unless it says otherwise, a method
-    that is cancelled before it took effect has no effect, and one that took effect returns. Any method may raise
-    `StoreError`; a `StoreBusy` had no effect.
+    Each method takes effect in one transaction: other processes see all of it, or nothing. A method that is cancelled
+    before it takes effect has no effect; after that, it returns in spite of the cancellation. Any method may raise
+    `StoreError`; if it raises `StoreBusy`, it had no effect.
 
-    **Leases.** A lease has a random token and lasts a number of seconds on `clock`, from the start of the call that
-    made or renewed it. A lease counts as lost when it has run out. A lease from before the last start of this machine
-    counts as lost when it has stayed unrenewed for its whole duration since a process opened the store after that
-    start. A lease that has run out remains its holder's until another process takes the task: tokens are compared for
-    equality with that of the task's lease, in the transaction of the write, and the time is not looked at.
+    **Leases.** A lease has a random fencing token, and expires a number of seconds, measured on `clock`, after the
+    start of the call that created or renewed it. An expired lease is lost. After a reboot of the machine, an earlier
+    lease starts again with its full duration when a process first opens the store. The holder of an expired lease
+    keeps it until another process claims the task: a write compares its token with that of the task, for equality and
+    in its transaction, and does not look at the time.
 
-    **Expiry.** A task whose `StoredTask.expires` has come is gone for every method, although a store may delete it
-    later.
+    **Expiry.** Once `StoredTask.expires` has passed, the task does not exist for any method, although the store may
+    delete it later.
     """
 
     @abc.abstractmethod
@@ -142,35 +143,35 @@ class Stores(abc.ABC):
 
     @abc.abstractmethod
     async def own(self, server: str) -> None:
-        """Note the name of the server that the store belongs to, unless one is noted already.
+        """Record the name of the server that the store belongs to, unless a name is recorded already.
 
         Raises:
-            StoreError: If it belongs to a server with another name.
+            StoreError: If the store belongs to a server with another name.
         """
 
     @abc.abstractmethod
     def clock(self) -> float:
-        """Return the seconds of the clock that leases are counted by; it is the same for all processes of a machine."""
+        """Return the time, in seconds, on the clock that measures leases; all processes of a machine share it."""
 
     @abc.abstractmethod
     def now(self) -> float:
-        """Return the seconds since the epoch, by which tasks expire."""
+        """Return the seconds since the epoch on the clock by which tasks expire."""
 
     # --- wake-ups ------------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def wake(self, topic: str) -> None:
-        """Wake those who wait for a topic, in this process and, if the store can, in others. May lose anything."""
+        """Wake the listeners of a topic, in this process and, if the store can do so, in others, where it may fail."""
 
     @abc.abstractmethod
     def listen(self, topic: str) -> AbstractContextManager[TopicListener]:
-        """Listen to a topic for the length of a block. Listen before you look, so that no wake-up between is lost:
+        """Listen to a topic within a block. Read the store inside the block, so that no wake-up is missed:
 
             with stores.listen("answers") as listener:
                 while not await look(stores):
                     await listener.woken()
 
-        In a store that other processes may write, `TopicListener.woken` returns after a second at most.
+        In a store to which other processes may write, `TopicListener.woken` returns after one second at the latest.
         """
 
     # --- tasks ---------------------------------------------------------------------------------------------------
@@ -189,25 +190,30 @@ class Stores(abc.ABC):
         Args:
             task: The task; its ``token`` is ignored.
             entries: The entries of its journal so far.
-            lease: Seconds of the lease that the caller gets, whose token is in the result; None for no lease.
-            limit: How many tasks the store may hold.
+            lease: The duration, in seconds, of a lease for the caller; None for no lease.
+            limit: The maximum number of tasks in the store, without expired ones; None for no limit.
+
+        Returns:
+            The task, with the token of the lease, or an empty token.
 
         Raises:
             StoreFull: If the store already holds ``limit`` tasks that have not expired.
-            ValueError: If there is a task with this key.
+            ValueError: If a task with this key exists.
         """
 
     @abc.abstractmethod
     async def task(self, key: str) -> StoredTask | None:
-        """Return a task; None if no task has this key, or if it has expired."""
+        """Return a task; None if no task has this key, or if the task has expired."""
 
     @abc.abstractmethod
     async def journal(self, key: str) -> Sequence[JournalEntry]:
-        """Return the entries of a task's journal, in the order in which they were added."""
+        """Return the entries of a task's journal, in the order in which they were added; none for an unknown task."""
 
     @abc.abstractmethod
     async def note(self, key: str, token: str, entry: JournalEntry) -> None:
-        """Add an entry to the journal of a task that the caller holds. An entry with this key stays as it is.
+        """Add an entry to the journal of a task for which the caller holds the lease.
+
+        An existing entry with the same key stays as it is.
 
         Raises:
             StaleWriter: If ``token`` is not that of the task's lease, or the task is gone.
@@ -220,50 +226,52 @@ class Stores(abc.ABC):
         """Replace a task, and add entries to its journal, if the task has not changed meanwhile.
 
         The stored version must be one less than that of ``task``, and the task must not have expired. If ``task.token``
-        is empty, its lease ends; otherwise it must be that of the current lease, which stays as it is.
+        is empty, the lease ends; otherwise it must be the token of the current lease, which stays as it is.
 
         Args:
-            task: The task as it is to be.
-            entries: Entries to add to the journal; an entry with a key that exists stays as it is.
-            token: The lease under which the caller writes; None for a caller that needs none.
+            task: The task as it should be stored.
+            entries: Entries to add to the journal; an existing entry with the same key stays as it is.
+            token: The token of the lease under which the caller writes; None for a caller that needs no lease.
 
         Returns:
-            Whether the task was replaced; False if it is gone, or its version is another one.
+            Whether the task was replaced; False if the task is gone, or has a different version.
 
         Raises:
-            StaleWriter: If ``token`` is given and is not that of the task's lease, whatever its version is; also if the
+            StaleWriter: If ``token`` is given and is not that of the task's lease, whatever the version is; also if the
                 version is right, but ``task.token`` is neither empty nor that of the lease.
         """
 
     @abc.abstractmethod
     async def claim_tasks(self, tools: Collection[str], *, lease: float, most: int) -> Sequence[Claim]:
-        """Take working tasks of these tools that are ready, or whose lease was lost, each with a new lease.
+        """Claim tasks of these tools that are ready, or whose lease was lost; each gets a new lease.
 
-        A task is ready if its status is ``"working"`` and it has no token. Tasks with another status are not taken. The
-        version of a claimed task grows by one, and nothing else of it changes but its token.
+        Only tasks whose status is ``"working"`` are claimed. Of a claimed task, only the token changes, and the
+        version, which grows by one.
 
         Args:
             tools: The names of the tools that the caller can run.
-            lease: Seconds of each lease.
-            most: How many tasks to take.
+            lease: The duration of each lease, in seconds.
+            most: The maximum number of tasks to claim.
 
         Returns:
-            The claims, in the order in which the tasks were created; the oldest tasks are taken first.
+            The claims, in the order in which the tasks were created; the oldest tasks are claimed first.
         """
 
     @abc.abstractmethod
     async def renew(self, leases: Mapping[str, str], *, lease: float) -> Mapping[str, StoredTask | None]:
-        """Renew leases, given as tokens by the keys of their tasks.
+        """Renew leases. This does not change the versions of their tasks.
 
-        Renewing changes no version.
+        Args:
+            leases: The tokens of the leases, by the keys of the tasks.
+            lease: The new duration of each lease, in seconds.
 
         Returns:
-            For each key the task as it is now; None if the lease is no longer the caller's, or the task is gone.
+            For each key the task as it is now; None if the token is not that of its lease, or the task is gone.
         """
 
     @abc.abstractmethod
     async def versions(self, keys: Collection[str]) -> Mapping[str, int]:
-        """Return the versions of those of the tasks that exist and have not expired."""
+        """Return the versions of tasks, by key, without those that don't exist or have expired."""
 
     # --- the messages of sessions over HTTP, in the legacy era ---------------------------------------------------
 
@@ -271,13 +279,13 @@ class Stores(abc.ABC):
     async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
         """Store all the events, or none, and return their numbers. An event that is already stored stays as it is.
 
-        Sessions have no leases yet, so any token is a stale one.
+        Sessions have no leases yet, so every token is stale.
 
         Args:
             session: A digest of the session's id.
-            events: The events. An event of stream 0 whose number is 0 gets the number after the newest of its stream,
-                or 1 if the stream has none.
-            token: The lease under which the caller writes; None for a caller that needs none.
+            events: The events. An event of stream 0 with the number 0 gets the number after that of the newest event
+                in the stream, or 1 if the stream is empty.
+            token: The token of the lease under which the caller writes; None for a caller that needs no lease.
 
         Raises:
             StaleWriter: If ``token`` is given and is not that of the session's lease.

@@ -1,4 +1,4 @@
-"""An SQLite database with a thread of its own, in which operations that wait together become one transaction."""
+"""An SQLite database and its thread, in which operations that wait at the same time become one transaction."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["Database"]
 T = TypeVar("T")
 
 TOGETHER = 64
-"""How many operations one transaction may contain (arbitrary): the first one has to wait until all are done."""
+"""The maximum number of operations in a transaction (arbitrary): the first one has to wait until all are done."""
 
 IDLE = 10.0
-"""Seconds without work after which the thread ends (arbitrary), because a store need not be closed."""
+"""Seconds without work after which the thread ends (arbitrary): a store that is dropped unclosed leaves no thread."""
 
 
 @attrs.define(eq=False)
 class _Job:
-    """An operation, and the task that waits for it; if ``work`` is None, the operation is to close the database.
+    """An operation, and the Trio task that waits for it; if ``work`` is None, the operation closes the database.
 
     Attributes:
-        deadline: When it gives up waiting for other processes, on the monotonic clock.
+        deadline: The time on the monotonic clock at which it stops waiting for other processes.
     """
 
     work: Callable[[sqlite3.Connection], Any] | None
@@ -43,9 +43,8 @@ class _Job:
 
     def done(self, result: outcome.Outcome[Any]) -> None:
         """Wake the task with a result; called in the thread of the database."""
-        with contextlib.suppress(
-            trio.RunFinishedError
-        ):  # raised only after a crash of Trio: otherwise the task is still waiting
+        # The error is raised only after a crash of Trio: otherwise the task is still waiting.
+        with contextlib.suppress(trio.RunFinishedError):
             self.token.run_sync_soon(trio.lowlevel.reschedule, self.task, result)
 
 
@@ -53,14 +52,14 @@ class _Job:
 class Database:
     """An SQLite file, and the thread that opens, uses and closes it.
 
-    `trio.to_thread` would account for two thirds of the time of an operation; a thread that stays has less to set up.
+    With `trio.to_thread`, two thirds of an operation's time would be spent on passing it to a thread (measured).
 
     Args:
-        path: The file, which is opened when first needed: see `SqliteFile.at`.
+        path: The file, which is opened when it is first needed: see `SqliteFile.at`.
         prepare: Called with each new connection, in the thread, outside a transaction.
-        timeout: Seconds for which an operation may wait, for its turn and for other processes, before it gives up.
+        timeout: Seconds for which an operation may wait, for its turn and for other processes, before it fails.
         synchronous: See `SqliteFile.transact`.
-        reading: Whether the operations only read. They then wait for no writer, whichever process it belongs to.
+        reading: Whether the operations only read. They then do not wait for writers, in this process or in others.
 
     Attributes:
         timeout: See above.
@@ -81,13 +80,13 @@ class Database:
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Call a function in the database's thread, in a transaction, and return its result.
 
-        No other process writes during the transaction, unless it only reads. If the function fails, the transaction is
-        undone.
+        No other process writes during the transaction, unless this database only reads. If the function fails, the
+        transaction is rolled back.
 
         The function may be called twice: if another function fails in the same transaction, each gets a transaction of
         its own.
 
-        If the call is cancelled before the thread has taken the function, the function is not called. If the call is
+        If the call is cancelled before the thread has dequeued the function, the function is not called. If it is
         cancelled later, this method waits for the end of the transaction, and returns the result.
 
         Raises:
@@ -98,7 +97,7 @@ class Database:
         return result
 
     async def close(self) -> None:
-        """Close the database after the operations that are waiting; `run` opens it again."""
+        """Close the database after the operations in the queue; `run` opens it again."""
         await self._submit(None)
 
     async def _submit(self, work: Callable[[sqlite3.Connection], Any] | None) -> Any:
@@ -163,7 +162,7 @@ class Database:
             try:
                 values = self._transact(group)
             except LockedFile as exc:
-                # Only the oldest job has used up its time; the others go on waiting, for as long as each has left.
+                # Only jobs whose deadline has passed fail; the others are tried again with the time that each has left.
                 now = time.monotonic()
                 late = [job for job in group if job.deadline <= now] or group
                 for job in late:
@@ -174,7 +173,7 @@ class Database:
                 if len(group) == 1:
                     group[0].done(outcome.Error(exc))
                 else:
-                    # The whole group was rolled back. Each job is now run by itself, so that only those at fault fail.
+                    # The whole group was rolled back. Each job now gets a transaction, so only those at fault fail.
                     groups = [[job] for job in group]
             else:
                 for job, value in zip(group, values, strict=True):

@@ -15,7 +15,7 @@ __all__ = ["EventStore", "EventsLost", "StoredEvent"]
 
 
 class EventsLost(Exception):
-    """The next event that was asked for is no longer stored, or nothing is known about the stream."""
+    """The next event of a stream is no longer stored, or nothing is known about the stream."""
 
 
 @attrs.frozen
@@ -24,8 +24,8 @@ class StoredEvent:
 
     Attributes:
         stream: The number of the stream within its session.
-        number: The number of the message within the stream: 1, 2, 3, without a gap. A `Stores` also accepts 0, for an
-            event of stream 0 to which it is to give the number.
+        number: The number of the message within the stream: 1, 2, 3, without a gap. `Stores.append` also accepts 0, for
+            an event of stream 0 to which it assigns the number.
         data: The message, as JSON.
     """
 
@@ -51,8 +51,8 @@ class EventStore(Protocol):
     async def append(self, session: str, events: Sequence[StoredEvent]) -> object:
         """Store all the events, or none. An event that is already stored stays as it is.
 
-        Once this returns, the events may be sent. If a store loses them later, a client can't get them again. What it
-        returns is not used.
+        Once this returns, the events may be sent. If a store loses them later, a client can't get them again. The
+        return value is not used.
         """
 
     @abc.abstractmethod

@@ -18,7 +18,7 @@ from trio_mcp.stores.event_store import EventsLost, EventStore, StoredEvent
 __all__ = ["SCHEMA", "MemoryEventStore", "SqliteEventStore", "delete_events", "insert_events", "lost", "select_events"]
 
 PAGE = 100
-"""How many events `after` returns at once (arbitrary), so that a long replay is never in memory as a whole."""
+"""The maximum number of events that `after` returns (arbitrary): a long replay is never in memory as a whole."""
 
 # `number` restarts with each stream, so all events are ordered by `id`: a new row gets the highest id plus one.
 # AUTOINCREMENT, or an index of the times, would each mean one more page to write for every append.
@@ -59,7 +59,7 @@ def insert_events(
     max_age: float,
     max_events: int,
 ) -> list[int]:
-    """Store events that are not stored yet, delete those beyond the bounds, and return the numbers of all given."""
+    """Store events that are not stored yet, delete those beyond the bounds, and return the numbers of all."""
     numbers = []
     for event in events:
         number = event.number
@@ -80,9 +80,9 @@ def insert_events(
 def select_events(
     connection: sqlite3.Connection, session: str, stream: int, number: int, oldest: float
 ) -> list[StoredEvent] | None:
-    """Return a page of the events after one that are not older than a time; None if some are missing."""
-    # The query includes the event `number` itself: if only that event is stored, nothing follows it yet. So the limit
-    # is one more than a page.
+    """Return a page of the events after ``number`` that are not older than ``oldest``; None if events are missing."""
+    # The query includes the event `number` itself, because if only that event is stored, no event follows it yet. So
+    # the limit is one more than a page.
     rows = connection.execute(
         "SELECT number, data FROM events WHERE session = ? AND stream = ? AND number >= ? AND time >= ?"
         " ORDER BY number LIMIT ?",
@@ -102,8 +102,8 @@ class MemoryEventStore(EventStore):
     """An event store in memory. Beyond a limit, the oldest events are deleted, whichever session they belong to.
 
     Args:
-        max_events: How many events are kept at most.
-        max_bytes: How many bytes of messages are kept at most.
+        max_events: The maximum number of events.
+        max_bytes: The maximum size of all messages, in bytes.
         max_age: Seconds for which an event is kept.
         clock: Returns the time in seconds; for tests.
 
@@ -140,7 +140,7 @@ class MemoryEventStore(EventStore):
         self.insert(session, events)
 
     def insert(self, session: str, events: Sequence[StoredEvent]) -> list[int]:
-        """Store events that are not stored yet, delete those beyond the bounds, and return the numbers of all given."""
+        """Do what `insert_events` does."""
         now = self._clock()
         numbers = []
         for event in events:
@@ -202,7 +202,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
 
     Args:
         path: The file. A missing file is created, readable only by its owner.
-        max_events: How many events are kept; beyond that, the oldest are deleted.
+        max_events: The maximum number of events; beyond it, the oldest are deleted.
         max_age: Seconds for which an event is kept.
 
     Raises:
@@ -244,8 +244,8 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
 
     async def aclose(self) -> None:
         """Close the file; using the store again reopens it."""
-        # This is shielded, because even a cancelled caller wants the file closed; closing uses no network, so it can't
-        # hang.
+        # This is shielded, because a cancelled caller must close the file, too. The wait is bounded, because each
+        # operation before it has a timeout.
         with trio.CancelScope(shield=True):
             await self._database.close()
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -1,4 +1,4 @@
-"""Wake-ups within a process: who listens to a topic hears each time that it is woken."""
+"""Wake-ups within a process: each listener of a topic is woken."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["TopicListener", "TopicListeners"]
 
 @attrs.define(eq=False)
 class TopicListener:
-    """Hears when a topic is woken, for as long as the block of `Stores.listen` lasts.
+    """Waits until a topic is woken; yielded by `Stores.listen`.
 
-    A wake-up is kept until it is heard, so none is lost between a look at the store and the wait that follows it.
+    A wake-up is kept until `woken` returns, so none is lost between reading the store and waiting.
     """
 
     _longest: Callable[[], float]
@@ -26,20 +26,20 @@ class TopicListener:
     _run: trio.lowlevel.TrioToken = attrs.Factory(trio.lowlevel.current_trio_token)
 
     async def woken(self) -> None:
-        """Wait until the topic is woken; return at once if it was since the last return, or since the block began.
+        """Wait until the topic is woken, or has been woken since the last return or since the block began.
 
-        It may also return without a wake-up. If it is cancelled, a wake-up is kept.
+        It may also return without a wake-up. If the wait is cancelled, a wake-up is kept for the next call.
         """
         with trio.move_on_after(self._longest()) as self._wait:
             await self._event.wait()
         self._event = trio.Event()
 
     def hurry(self, seconds: float) -> None:
-        """Let a `woken` that waits now return after so many seconds at most."""
+        """Limit a wait in `woken` that has begun already to so many more seconds."""
         self._wait.deadline = min(self._wait.deadline, trio.current_time() + seconds)
 
     def ring(self) -> None:
-        """Let the listener hear; may be called in any thread."""
+        """Wake the listener; may be called in any thread."""
         try:
             here = trio.lowlevel.current_trio_token() is self._run
         except RuntimeError:  # this thread has no run of Trio
@@ -56,10 +56,11 @@ class TopicListener:
 
 @attrs.define(eq=False)
 class TopicListeners:
-    """Everybody who listens in this process: what a store needs for its `Stores.wake` and `Stores.listen`.
+    """The listeners in this process: an implementation of `Stores.wake` and `Stores.listen`.
 
     Args:
-        longest: Returns the seconds after which a `TopicListener.woken` that begins now returns in any case.
+        longest: Returns the maximum number of seconds that a `TopicListener.woken` that begins now waits; no limit by
+            default.
     """
 
     _longest: Callable[[], float] = lambda: math.inf
@@ -68,7 +69,7 @@ class TopicListeners:
 
     @contextlib.contextmanager
     def listen(self, topic: str) -> Iterator[TopicListener]:
-        """Listen to a topic for the length of a block."""
+        """Listen to a topic within a block; see `Stores.listen`."""
         listener = TopicListener(self._longest)
         with self._lock:
             self._topics.setdefault(topic, set()).add(listener)
@@ -82,13 +83,13 @@ class TopicListeners:
                     del self._topics[topic]
 
     def hurry(self, seconds: float) -> None:
-        """Let all who wait now look after so many seconds at most; to be called in the run of Trio that they are in."""
+        """Limit all waits that have begun already to so many more seconds; call it only in the listeners' thread."""
         for listeners in self._topics.values():
             for listener in listeners:
                 listener.hurry(seconds)
 
     def wake(self, topic: str) -> None:
-        """Wake all who listen to a topic; may be called in any thread."""
+        """Wake all listeners of a topic; may be called in any thread."""
         with self._lock:
             woken = tuple(self._topics.get(topic, ()))
         for listener in woken:

@@ -1,4 +1,4 @@
-"""Stores in memory, for the servers of one program."""
+"""Stores in memory, for the servers in one run of Trio."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["MemoryStores"]
 
 
 MOMENT = 0.001
-"""Seconds after the end of a lease at which it certainly counts as lost, however times are rounded."""
+"""Seconds after the end of a lease at which it has certainly expired, however times are rounded (arbitrary)."""
 
 
 @attrs.define(eq=False)
@@ -33,7 +33,7 @@ class _Held:
 
     Attributes:
         place: How many tasks were added before it.
-        until: When its lease runs out.
+        until: When its lease expires, on the clock of leases.
     """
 
     task: StoredTask
@@ -43,16 +43,16 @@ class _Held:
 
 
 class MemoryStores(Stores):
-    """Stores in memory. Several servers of one run of Trio may share an object, as processes share a file.
+    """Stores in memory. Several servers in one run of Trio may share an object, as processes share a file.
 
-    What it keeps lives as long as the object, whether or not its block has been left.
+    The data lives as long as the object, even after its block has been left.
 
     Args:
-        max_events: How many events of sessions are kept at most; beyond a limit, the oldest are deleted.
-        max_bytes: How many bytes of messages they may have.
+        max_events: The maximum number of events of sessions; beyond a limit, the oldest are deleted.
+        max_bytes: The maximum size of their messages, in bytes.
         max_age: Seconds for which an event is kept.
-        clock: Returns the seconds that leases and the age of events are counted by; Trio's clock by default, so that
-            leases run out in a test's virtual time.
+        clock: Returns the seconds by which leases and events age; Trio's clock by default, so that leases expire in the
+            virtual time of a test.
         now: Returns the seconds since the epoch, by which tasks expire.
 
     Raises:
@@ -79,7 +79,7 @@ class MemoryStores(Stores):
         self._places = 0
         self._tasks: dict[str, _Held] = {}
         self._working: set[str] = set()  # the keys of the tasks that may be claimed, now or when their lease is lost
-        # When tasks expire. An entry is out of date if the task was replaced by one that expires at another time.
+        # A heap of the times at which tasks expire. An entry is stale if the task now expires at another time.
         self._expiring: list[tuple[float, str]] = []
 
     async def __aenter__(self) -> Self:
@@ -87,7 +87,7 @@ class MemoryStores(Stores):
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        with trio.CancelScope(shield=exc[0] is not None):  # what was raised in the block goes on
+        with trio.CancelScope(shield=exc[0] is not None):  # a Cancelled must not replace the block's exception
             await trio.lowlevel.checkpoint()
 
     async def own(self, server: str) -> None:
@@ -228,7 +228,7 @@ class MemoryStores(Stores):
     # --- inside --------------------------------------------------------------------------------------------------
 
     def _until_lost(self) -> float:
-        """Return the seconds until the next lease runs out, when a server has to look for lost tasks."""
+        """Return the seconds until the next lease expires, when a server has to look for lost tasks."""
         now = self._clock()
         leases = (each.until for key in self._working if (each := self._tasks[key]).task.token)
         return min((until - now for until in leases if until > now), default=math.inf) + MOMENT

@@ -1,4 +1,4 @@
-"""The errors for calls that a store refuses, in the words that all stores of this library use."""
+"""The errors for calls that a store refuses; all stores of this library use the same messages."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ __all__ = ["not_open", "other_server", "stale_session", "stale_writer", "store_f
 
 def not_open(what: str) -> StoreError:
     """Return the error for the use of a store outside its block."""
-    return StoreError(f"{what} is not open: use it inside of `async with stores:`")
+    return StoreError(f"{what} is not open: use it inside `async with stores:`")
 
 
 def other_server(what: str, owner: str, server: str) -> StoreError:
-    """Return the error for a server whose name is not that of the server that a store belongs to."""
+    """Return the error for a server with another name than the owner of the store."""
     return StoreError(
-        f"{what} belongs to the server {owner!r}, and not to {server!r}: give each server stores of its own,"
-        " or give both the same name"
+        f"{what} belongs to the server {owner!r}, not to {server!r}: give each server its own stores,"
+        " or give both servers the same name"
     )
 
 
 def stale_session(session: str) -> StaleWriter:
-    """Return the error for a write to a session with a token that is not that of its lease."""
-    return StaleWriter(f"the session {session} is no longer held by this process: stop serving it here")
+    """Return the error for a write to a session with a stale token."""
+    return StaleWriter(f"this process no longer holds the lease of the session {session}: stop serving it here")
 
 
 def stale_writer(key: str) -> StaleWriter:
-    """Return the error for a write to a task with a token that is not that of its lease."""
-    return StaleWriter(f"the task {key} is no longer held by this process: stop running it here")
+    """Return the error for a write to a task with a stale token."""
+    return StaleWriter(f"this process no longer holds the lease of the task {key}: stop running it here")
 
 
 def store_full(limit: int) -> StoreFull:
     """Return the error for a new task beyond the limit."""
-    return StoreFull(f"the store already holds {limit} tasks: wait until some have expired, or raise the limit")
+    return StoreFull(f"the store already holds {limit} tasks, the limit: wait until some expire, or raise the limit")
 
 
 def task_exists(key: str) -> ValueError:
     """Return the error for a new task whose key is taken."""
-    return ValueError(f"there is already a task with the key {key!r}: give each task a key of its own")
+    return ValueError(f"a task with the key {key!r} exists already: give each task a different key")

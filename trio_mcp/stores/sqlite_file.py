@@ -23,18 +23,18 @@ BUSY = 30.0
 """Seconds that an operation waits for the transactions of other processes (arbitrary); each takes milliseconds."""
 
 LARGEST_WAL = 32 * 1024 * 1024
-"""Bytes of the ``-wal`` file beyond which a writer waits for the readers and empties it (arbitrary)."""
+"""Bytes of the ``-wal`` file beyond which a writer waits for the readers and truncates it (arbitrary)."""
 
 LETTING_GO = 10.0
-"""Seconds for which the ``-wal`` file may grow after a wait in vain (arbitrary): a reader may have been stopped."""
+"""Seconds until the next attempt to truncate the ``-wal`` file, if one fails (arbitrary): a reader may be stopped."""
 
 
 class LockedFile(sqlite3.OperationalError):
-    """Another process kept the file locked for so long that this process gave up."""
+    """Another process kept the file locked until this process timed out."""
 
 
 class SqliteFile:
-    """An SQLite file that is open as long as it has users. Its methods may be called in any thread; one runs at a time.
+    """An SQLite file that is open while it has users. Its methods may be called in any thread; one runs at a time.
 
     SQLite locks a file with POSIX locks, which belong to the process: when the process closes any descriptor of the
     file, all its locks are gone. Another process then believes that it is the last to use the file, and deletes the
@@ -61,8 +61,8 @@ class SqliteFile:
 
         Args:
             path: The path. A missing file is created, readable only by its owner. Each ``:memory:`` is a new database.
-            reading: Whether the file is only read. Readers have a connection of their own, on which a transaction waits
-                for no writer.
+            reading: Whether the file is only read. Readers have a separate connection, whose transactions do not wait
+                for writers.
 
         Raises:
             OSError: If the file can't be created, read or written, or has a second hard link.
@@ -70,7 +70,7 @@ class SqliteFile:
         name = os.fsdecode(path)
         if name == ":memory:":
             return cls(name)
-        # Symbolic links are resolved, because O_EXCL follows none, and SQLite puts its other files beside the target.
+        # Symbolic links are resolved, because O_EXCL does not follow them, and SQLite puts its files beside the target.
         real = Path(os.path.realpath(name))
         with _CREATING:
             identity = _create(real)
@@ -111,9 +111,9 @@ class SqliteFile:
     def transact(
         self, works: Sequence[Callable[[sqlite3.Connection], T]], within: float, synchronous: str = "NORMAL"
     ) -> list[T]:
-        """Call functions in one transaction, and return their results; if anything fails, the transaction is undone.
+        """Call functions in one transaction, and return their results; if one fails, the transaction is rolled back.
 
-        Meanwhile no other process writes, because the transaction begins with the lock for writing. If it began with a
+        Meanwhile no other process writes, because the transaction begins by taking the write lock. If it began with a
         read, others could write between that read and its own writes. A file that is only read is not locked.
 
         Args:
@@ -121,7 +121,7 @@ class SqliteFile:
             within: Seconds to wait for other processes, and for other users in this one.
             synchronous: SQLite's setting. With ``NORMAL``, a file in WAL mode is synced only at a checkpoint: a crash
                 of the process loses nothing, and a power failure only the last transactions. With ``FULL``, a power
-                failure loses nothing, either (https://www.sqlite.org/pragma.html#pragma_synchronous).
+                failure loses nothing either (https://www.sqlite.org/pragma.html#pragma_synchronous).
 
         Raises:
             LockedFile: If another process keeps the file locked.
@@ -129,7 +129,7 @@ class SqliteFile:
         """
         with self._held(within), self._saying_what_is_locked():
             connection: Any = self._connection
-            # The time is rounded up, so that it is nearly always the one that is set already.
+            # The time is rounded up, so that it rarely changes and the pragma is rarely needed.
             self._set("busy_timeout", str(100 * math.ceil(10 * max(0.0, within))))
             self._set("synchronous", synchronous)
             connection.execute(self._begin)
@@ -152,16 +152,16 @@ class SqliteFile:
             self._settings[pragma] = value
 
     def _bound_wal(self, connection: sqlite3.Connection) -> None:
-        # SQLite starts again at the beginning of the -wal file only at a moment without readers. Without such a moment,
-        # as with many processes that read all the time, the file would grow without a bound.
+        # SQLite starts again at the beginning of the -wal file only when no reader uses it. With many processes that
+        # read all the time there is no such moment, and the file would grow without bound.
         try:
             size = os.stat(f"{self._real}-wal").st_size
         except FileNotFoundError:  # in another mode
             return
         if size <= LARGEST_WAL or time.monotonic() < self._let_go_at:
             return
-        # SQLite waits for the places of old readers, which readers of the newest state may take meanwhile, one after
-        # another. So it waits several times for a moment, rather than once for a second.
+        # SQLite waits until it can lock the read marks of old readers, which readers of the newest state may take
+        # meanwhile, one after another. So several short waits succeed sooner than a long one.
         self._set("busy_timeout", "100")
         with contextlib.suppress(sqlite3.Error):  # what was committed is safe in any case
             for _ in range(10):
@@ -185,7 +185,7 @@ class SqliteFile:
 
     @contextlib.contextmanager
     def _held(self, within: float) -> Iterator[None]:
-        """Hold the lock of this object; other users of the file in this process may be waiting for its lock."""
+        """Hold the lock of this object. Another user in this process may hold it while it waits for other processes."""
         if not self._lock.acquire(timeout=max(0.0, within)):
             raise self._locked()
         try:
@@ -196,7 +196,7 @@ class SqliteFile:
     def _locked(self) -> LockedFile:
         return LockedFile(
             f"{self._name} is locked: another process has been writing to it for too long; end that process, or use"
-            " another file"
+            " a different file"
         )
 
     @contextlib.contextmanager
@@ -211,7 +211,7 @@ class SqliteFile:
 
 
 _CREATING = threading.Lock()
-"""Held while a file is created, so that the descriptor is closed before this process has any lock on the file."""
+"""Held while a file is created, so that its descriptor is closed before this process holds any lock on the file."""
 _FILES: WeakValueDictionary[tuple[int, int, bool], SqliteFile] = WeakValueDictionary()
 """The files that are in use, keyed by device, inode, and whether they are only read."""
 
@@ -233,5 +233,5 @@ def _identity(path: Path) -> tuple[int, int]:
     if found.st_nlink > 1:
         # SQLite names the -wal after the path, so a process that opened the file by another name would not find it
         # (https://www.sqlite.org/howtocorrupt.html, section 2.6).
-        raise OSError(errno.EMLINK, "the file has other names (hard links): use a copy of it", str(path))
+        raise OSError(errno.EMLINK, "the file has other names (hard links): use a copy", str(path))
     return found.st_dev, found.st_ino

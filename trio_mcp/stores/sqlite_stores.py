@@ -1,4 +1,4 @@
-"""Stores in an SQLite file, for the processes of one machine."""
+"""Stores in an SQLite file, for the processes on one machine."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = ["SqliteStores"]
 T = TypeVar("T")
 
 LOOK: Final = 1.0
-"""Seconds after which a listener looks at the file: a write of another process wakes no task of this one."""
+"""Seconds after which a listener reads the file again (arbitrary): writes of other processes do not wake it."""
 
 SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
-"""SQLite's settings, by what is to survive."""
+"""SQLite's settings, by what a commit must survive."""
 
 REASONS: Final = {
     sqlite3.SQLITE_CORRUPT: "is damaged: restore it, or move it away together with its -wal and -shm files",
-    sqlite3.SQLITE_NOTADB: "is not an SQLite database: give the path of a file of SqliteStores, or a new one",
+    sqlite3.SQLITE_NOTADB: "is not an SQLite database: give the path of a file of SqliteStores, or of a new file",
     sqlite3.SQLITE_READONLY: "can't be written: check its permissions, and those of its folder",
     sqlite3.SQLITE_PERM: "can't be opened: check its permissions, and those of its folder",
     sqlite3.SQLITE_CANTOPEN: "can't be opened: check its permissions, and those of its folder",
@@ -50,36 +50,39 @@ REASONS: Final = {
     sqlite3.SQLITE_IOERR: "can't be read or written: check that its disk works, and has room",
     sqlite3.SQLITE_NOMEM: "can't be used, because there is not enough memory",
 }
-"""The words for a failure, by SQLite's primary error codes."""
+"""The descriptions of failures, by SQLite's primary error code."""
 
 
 class SqliteStores(Stores):
-    """Stores in an SQLite file, which several processes of one machine may use.
+    """Stores in an SQLite file, which several processes on one machine may use.
 
-    ``async with SqliteStores(path) as stores:`` opens the file and closes it at the end. Two threads, which end by
-    themselves, read and write it; what waits together becomes one transaction. Reading waits for no writer.
+    ``async with SqliteStores(path) as stores:`` opens the file and closes it at the end. Two threads, which end when
+    they are idle, read and write it; operations that wait at the same time become one transaction. Reading does not
+    wait for writers.
 
-    An operation that is cancelled before its thread has begun it has no effect; otherwise it goes on until the database
-    has finished, and returns.
+    An operation that is cancelled before its thread has begun it has no effect; otherwise it continues until the
+    database has finished, and returns.
 
     Args:
-        path: The file. A missing file is created. It and what SQLite puts beside it are readable only by its owner.
-        durable: What a change that was made survives: the death of any process, or a loss of power, too, for which each
-            transaction waits for the disk.
+        path: The file. A missing file is created; it and the files that SQLite puts beside it are then readable only by
+            their owner.
+        durable: What a committed change survives: ``"process"`` the death of any process, ``"power"`` also a loss of
+            power; each transaction then waits for the disk.
         timeout: Seconds for which an operation waits for its turn and for other processes, before it fails with
             `StoreBusy`.
-        max_events: How many events of sessions are kept; beyond that, the oldest are deleted.
+        max_events: The maximum number of events of sessions; beyond it, the oldest are deleted.
         max_age: Seconds for which an event is kept.
-        clock: Returns the seconds that leases are counted by, and must be the same for all processes; the clock of the
-            machine by default, which stands still while the machine is suspended, as Trio's does.
+        clock: Returns the seconds by which leases age, on a clock that all processes share; by default
+            `time.monotonic`. On Linux and macOS it stands still while the machine is suspended, as Trio's clock does.
         now: Returns the seconds since the epoch, by which tasks expire.
 
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument has a value that is not allowed, such as the path ``":memory:"``.
-        StoreError: When the file is opened, if it can't be created, read or written, is damaged, no database, or that
-            of another program or version, or lies on a network drive; later, if it can't be read or written.
-        StoreBusy: When it is opened or later, if other processes kept it locked until the timeout.
+        StoreError: When the file is opened, if it can't be created, read or written, is damaged, is not a database, was
+            created by another program or version, or is on a network file system; later, if it can't be read or
+            written.
+        StoreBusy: When the file is opened or later, if other processes kept it locked until the timeout.
     """
 
     def __init__(
@@ -127,10 +130,10 @@ class SqliteStores(Stores):
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        # This is shielded, because even a cancelled caller wants the file closed, which takes no network.
+        # This is shielded, because a cancelled caller must close the file, too; the wait is bounded by timeouts.
         with trio.CancelScope(shield=True):
             await self._leave()
-        with trio.CancelScope(shield=exc[0] is not None):  # what was raised in the block goes on
+        with trio.CancelScope(shield=exc[0] is not None):  # a Cancelled must not replace the block's exception
             await trio.lowlevel.checkpoint()
 
     async def own(self, server: str) -> None:
@@ -177,7 +180,7 @@ class SqliteStores(Stores):
         return await self._write(lambda each, moment: tables.put(each, task, entries, token, moment))
 
     async def claim_tasks(self, tools: Collection[str], *, lease: float, most: int) -> Sequence[Claim]:
-        # Processes look once a second, and most looks find nothing: those must not wait for the lock.
+        # Each process polls once a second, and most polls find nothing: those must not wait for the write lock.
         if not await self._read(lambda each, moment: tables.claimable(each, tools, moment)):
             return []
         tokens = [secrets.token_urlsafe(16) for _ in range(most)]
@@ -219,7 +222,7 @@ class SqliteStores(Stores):
 
     async def _read(self, work: Callable[[sqlite3.Connection, Moment], T]) -> T:
         self._opened()
-        # The clocks are read here, because the thread has no clock of Trio's.
+        # The clocks are read here, because a clock may be Trio's, which the thread can't read.
         moment = self._moment()
         with self._clear_errors():
             return await self._reader.run(lambda connection: work(connection, moment))
@@ -248,20 +251,20 @@ class SqliteStores(Stores):
                 await self._writer.close()
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        # Everything is checked before the file is changed, which may be that of another program.
+        # Everything is checked before the file is changed, because it may belong to another program.
         tables.check_layout(connection, self._path)
         if (kind := network_file_system(Path(self._path))) is not None:
             raise StoreError(
-                f"{self._path} lies on a network drive ({kind}), where processes share no memory: use a file on a disk"
-                " of this machine"
+                f"{self._path} is on a network file system ({kind}), where processes can't share memory: use a file on"
+                " a local disk"
             )
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StoreError(
                 f"{self._path} can't have a write-ahead log, which needs shared memory (its mode is {mode!r}): use a"
-                " file on a disk of this machine"
+                " file on a local disk"
             )
-        connection.execute("PRAGMA fullfsync = ON")  # on macOS, a file is on the disk only then
+        connection.execute("PRAGMA fullfsync = ON")  # on macOS, a plain fsync does not flush the drive's cache
 
     def _open(self, moment: Moment, connection: sqlite3.Connection) -> TopicListeners:
         tables.lay_out(connection, self._path)
@@ -272,7 +275,7 @@ class SqliteStores(Stores):
 
     @contextlib.contextmanager
     def _clear_errors(self) -> Iterator[None]:
-        """Raise the errors of SQLite and of the system as one that says what happened to which file."""
+        """Turn errors of SQLite and of the operating system into a `StoreError` that names the file."""
         try:
             yield
         except LockedFile as exc:
@@ -292,4 +295,4 @@ def _prepare_reader(connection: sqlite3.Connection) -> None:
 
 _LOCK = threading.Lock()
 _LISTENERS: WeakValueDictionary[tuple[int, int], TopicListeners] = WeakValueDictionary()
-"""Those who listen in this process, by the device and inode of the file; `_LOCK` guards it."""
+"""The listeners in this process, by the device and inode of the file; `_LOCK` guards it."""

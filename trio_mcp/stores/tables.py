@@ -1,7 +1,7 @@
-"""The tables of `SqliteStores`, and what each call does to them within a transaction.
+"""The tables of `SqliteStores`, and the operations on them, each within a transaction.
 
-These functions are called in the thread of the database. They return an error for what is refused, instead of raising
-it: an exception would undo all that waits for the same transaction.
+These functions are called in the thread of the database. They return the error for a call that is refused instead of
+raising it, because an exception would roll back the other operations in the transaction.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ APPLICATION = 0x54726D53
 """SQLite's id of the application: "TrmS"."""
 
 LAYOUT = 1
-"""The version of the tables below. A file with another one is refused."""
+"""The version of the tables below. A file with a different version is refused."""
 
 SLICE = 32
-"""How many expired tasks one write deletes (arbitrary), so that no write takes long."""
+"""The maximum number of expired tasks that one write deletes (arbitrary), so that no write takes long."""
 
-# `ready` and `leased` hold only the tasks that may be claimed, so that a look costs nothing while none is. The row in
-# `held` saves the count of all tasks when one is added.
+# The index `ready` has only tasks that are ready, and `leased` only tasks with a lease, so that a poll reads nothing
+# while there are none. The row in `held` saves counting all tasks whenever one is added.
 SCHEMA = f"""
 CREATE TABLE tasks (
     id INTEGER PRIMARY KEY,
@@ -100,11 +100,11 @@ WHERE token != '' AND boot = ? AND until <= ? AND status = 'working' AND {ALIVE}
 
 @attrs.frozen
 class Moment:
-    """When a call began.
+    """The time at which a call began.
 
     Attributes:
-        boot: Which start of the machine it was after.
-        clock: Seconds of the clock of leases, since then.
+        boot: The id of the machine's last start.
+        clock: The time on the clock of leases, in seconds.
         now: Seconds since the epoch.
     """
 
@@ -117,7 +117,7 @@ class Moment:
 
 
 def check_layout(connection: sqlite3.Connection, name: str) -> bool:
-    """Check that a file has these tables, or nothing yet; return whether it has them.
+    """Check that a file has these tables or is empty; return whether it has them.
 
     Raises:
         StoreError: If it has other tables.
@@ -127,13 +127,13 @@ def check_layout(connection: sqlite3.Connection, name: str) -> bool:
     if application == APPLICATION:
         if layout != LAYOUT:
             raise StoreError(
-                f"{name} was made by another version of trio_mcp (its layout is {layout}, and this version knows"
-                f" {LAYOUT}): use that version, or another file"
+                f"{name} was created by another version of trio_mcp (its layout is {layout}, and this version needs"
+                f" {LAYOUT}): use that version, or a different file"
             )
         return True
     if application or layout or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise StoreError(
-            f"{name} is a database of another program: give the path of a file of SqliteStores, or a new one"
+            f"{name} is a database of another program: give the path of a file of SqliteStores, or of a new file"
         )
     return False
 
@@ -153,7 +153,7 @@ def lay_out(connection: sqlite3.Connection, name: str) -> None:
 
 
 def own(connection: sqlite3.Connection, server: str, name: str) -> StoreError | None:
-    """Note the name of the server, or return the error if there is another one."""
+    """Record the name of the server, or return the error if another name is recorded."""
     found = connection.execute("SELECT server FROM held").fetchone()[0]
     if found is None:
         connection.execute("UPDATE held SET server = ?", (server,))
@@ -162,9 +162,9 @@ def own(connection: sqlite3.Connection, server: str, name: str) -> StoreError | 
 
 
 def adopt(connection: sqlite3.Connection, moment: Moment) -> None:
-    """Let the leases from before the machine was last started run from now, by the clock that began then.
+    """Restart the leases from before the last start of the machine now, with their full durations.
 
-    A process that holds such a lease has its whole duration to renew it.
+    The clock of leases began again with that start, so the times of earlier leases mean nothing.
     """
     connection.execute(
         "UPDATE tasks SET until = ? + duration, boot = ? WHERE token != '' AND (boot < ? OR boot > ?)",
@@ -197,7 +197,7 @@ def add(
     lease: float | None,
     limit: int | None,
 ) -> Exception | None:
-    """Add a task, or return why it was not added."""
+    """Add a task, or return the error."""
     known = connection.execute("SELECT id, expires FROM tasks WHERE key = ?", (task.key,)).fetchone()
     if known is not None:
         if known[1] is None or known[1] > moment.now:
@@ -214,7 +214,7 @@ def add(
 
 
 def _count(connection: sqlite3.Connection, moment: Moment, limit: int) -> int:
-    """Return how many tasks there are; those that have expired are left out if that matters."""
+    """Return the number of tasks; expired ones are left out if the limit would be reached with them."""
     count: int = connection.execute("SELECT tasks FROM held").fetchone()[0]
     if count >= limit:
         count -= connection.execute("SELECT count(*) FROM tasks WHERE expires <= ?", (moment.now,)).fetchone()[0]
@@ -240,7 +240,7 @@ def journal(connection: sqlite3.Connection, key: str, moment: Moment) -> tuple[J
 def note(
     connection: sqlite3.Connection, key: str, token: str, entry: JournalEntry, moment: Moment
 ) -> StoreError | None:
-    """Add an entry to the journal of a task, or return why not."""
+    """Add an entry to the journal of a task, or return the error."""
     row = connection.execute(
         f"SELECT id FROM tasks WHERE key = ? AND token = ? AND token != '' AND {ALIVE}", (key, token, moment.now)
     ).fetchone()
@@ -257,7 +257,7 @@ def put(
     token: str | None,
     moment: Moment,
 ) -> bool | StoreError:
-    """Replace a task and return whether it was, or return why not."""
+    """Replace a task and return whether it was replaced, or return the error."""
     row = connection.execute(
         f"SELECT id, version, token FROM tasks WHERE key = ? AND {ALIVE}", (task.key, moment.now)
     ).fetchone()
@@ -276,7 +276,7 @@ def put(
 
 
 def claimable(connection: sqlite3.Connection, tools: Collection[str], moment: Moment) -> bool:
-    """Return whether `claim` would find anything to do."""
+    """Return whether `claim` would claim a task, or `adopt` a lease."""
     foreign = "SELECT 1 FROM tasks INDEXED BY leased WHERE token != '' AND boot {} ? LIMIT 1"
     if any(connection.execute(foreign.format(sign), (moment.boot,)).fetchone() for sign in "<>"):
         return True
@@ -288,7 +288,7 @@ def claimable(connection: sqlite3.Connection, tools: Collection[str], moment: Mo
 def claim(
     connection: sqlite3.Connection, tools: Collection[str], tokens: Sequence[str], lease: float, moment: Moment
 ) -> list[Claim]:
-    """Take tasks that are ready or lost, one for each token, the oldest first."""
+    """Claim tasks that are ready or lost, one for each token, the oldest first."""
     adopt(connection, moment)
     found: list[tuple[float, int, int]] = []
     for tool in tools:
@@ -332,6 +332,6 @@ def _row(task: StoredTask) -> tuple[object, ...]:
 
 def _task(row: Sequence[object]) -> StoredTask:
     values = dict(zip(COLUMNS, row, strict=True))
-    # SQLite knows no booleans.
+    # SQLite has no booleans.
     values |= {"begun": bool(values["begun"]), "cancelling": bool(values["cancelling"])}
     return StoredTask(**values)  # type: ignore[arg-type]
