@@ -1,1 +1,1 @@
-"""The contract that all stores must fulfil, as rules that any `trio_mcp.stores.Stores` can be checked against."""
+"""The contract of stores, as rules that any `trio_mcp.stores.Stores` can be checked against."""

@@ -1,4 +1,4 @@
-"""`check_stores`: checks stores against every rule of their contract."""
+"""`check_stores`: check stores against the rules of their contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["STORE_RULES", "StoresBroken", "StoresReport", "check_stores"]
 
 StoresFactory: TypeAlias = Callable[[], AbstractAsyncContextManager[tuple[Stores, Stores]]]
 
-# The rules are collected, not listed, so that a new one can't be left out by mistake.
+# The rules are collected and not listed, so that a new one can't be left out by mistake.
 STORE_RULES: Final = {
     each.name: each
     for subject in (tasks, leases, events)
@@ -34,7 +34,7 @@ class StoresReport:
 
     Attributes:
         kept: The names of the rules that the stores keep.
-        broken: The names of the rules that they break, each with what happened.
+        broken: For each rule that the stores break, by name, a description of what happened.
     """
 
     kept: tuple[str, ...]
@@ -66,19 +66,24 @@ async def check_stores(
     lease: float = 0.2,
     timeout: float = 10.0,
 ) -> StoresReport:
-    """Check that stores fulfil the contract of `Stores`.
+    """Check that stores fulfil the contract of `Stores`, one rule after another.
 
     Args:
         factory: Returns an async context manager that yields two open stores on the same data, as two processes would
-            have them, and closes them when its block ends. It is called for each rule, and each time the data must be
-            empty. For stores that only one process can use, both may be the same object.
+            have them, and closes them when its block ends. It is called for each rule, each time with empty data. For
+            stores that only one process can use, both may be the same object.
         rules: The names of the rules to check; all of them by default.
-        lease: Seconds of a lease that is to be lost; longer than any call takes.
-        timeout: How many seconds the check of a rule may take.
+        lease: Seconds of the leases that the rules let expire; more than any call takes.
+        timeout: Seconds that the check of one rule may take.
+
+    Returns:
+        The report, with all the rules that were checked.
 
     Raises:
         StoresBroken: If the stores break a rule.
-        ValueError: If a rule is unknown.
+        TypeError, ValueError: If a rule is unknown, or a time is invalid.
+
+    If the call is cancelled, the rule being checked is cancelled, and its stores are closed.
     """
     check_seconds("lease", lease, finite=True)
     check_seconds("timeout", timeout)
@@ -114,7 +119,7 @@ async def _trouble(rule: StoreRule, factory: StoresFactory, lease: float, timeou
 
 
 def _told(exc: BaseException, timeout: float) -> str:
-    # The rules' own nurseries wrap what is raised in them, which says nothing about the stores.
+    # The nurseries of the rules wrap exceptions in groups, which say nothing about the stores.
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]
     if isinstance(exc, trio.TooSlowError):

@@ -1,4 +1,4 @@
-"""The rules for the messages of sessions: they keep their order, and no gap is skipped."""
+"""The rules for the messages of sessions: they keep their order, and a gap is reported."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__: list[str] = []
 
 
 def events(stream: int, *numbers: int) -> list[StoredEvent]:
-    """Return events whose data says which they are."""
+    """Return events whose data names their stream and number."""
     return [StoredEvent(stream, number, b"%d/%d" % (stream, number)) for number in numbers]
 
 
 async def every(pair: PairOfStores, session: str, stream: int) -> list[StoredEvent]:
-    """Return the events of a stream, however many come at once."""
+    """Return all events of a stream, however many `after` returns at once."""
     found: list[StoredEvent] = []
     while more := await pair.two.after(session, stream, found[-1].number if found else 0):
         found += more
@@ -43,7 +43,7 @@ async def stored_events_stay(pair: PairOfStores) -> None:
     pair.equal(await every(pair, "a", 1), events(1, 1, 2, 3), "the events of the stream")
 
 
-@store_rule("What nothing is known of counts as lost")
+@store_rule("Events after a gap, and those of an unknown stream, are lost")
 async def gaps_are_reported(pair: PairOfStores) -> None:
     await pair.one.append("a", events(1, 1))
     await pair.one.append("a", events(2, 5))
@@ -73,7 +73,7 @@ async def sessions_are_forgotten(pair: PairOfStores) -> None:
     pair.equal(await every(pair, "b", 1), events(1, 1), "the events of another session")
 
 
-@store_rule("A token that is not that of the session's lease is stale")
+@store_rule("A write with a token that is not that of the session's lease is refused")
 async def sessions_have_writers(pair: PairOfStores) -> None:
     await pair.raises(StaleWriter, pair.one.append("a", events(1, 1), "stale"), "append() with a token")
     await pair.raises(EventsLost, pair.two.after("a", 1, 0), "after() of what was refused")

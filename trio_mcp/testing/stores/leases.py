@@ -1,4 +1,4 @@
-"""The rules for leases, claims and wake-ups: a task has one runner at a time, and no wake-up is lost in a process."""
+"""The rules for leases, claims and wake-ups: a task has one holder at a time, and no wake-up is lost in a process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def clocks_agree(pair: PairOfStores) -> None:
     pair.equal(times, sorted(times), "clock() of one store, of the other, and of the first again")
 
 
-@store_rule("A claim takes tasks of the tools given that are ready, the oldest first, and no task twice")
+@store_rule("claim_tasks() claims tasks of the given tools that are ready, the oldest first, and no task twice")
 async def ready_tasks_are_claimed(pair: PairOfStores) -> None:
     for key, created in (("third", 3.0), ("first", 1.0), ("fourth", 4.0), ("second", 2.0)):
         await pair.one.add_task(pair.task(key, created=created, tool=f"tool {key}"))
@@ -41,7 +41,7 @@ async def ready_tasks_are_claimed(pair: PairOfStores) -> None:
     pair.equal([*await pair.two.claim_tasks([], lease=60, most=2)], [], "a claim without tools")
 
 
-@store_rule("Of several processes that claim at once, one gets each task")
+@store_rule("If several processes claim tasks at the same time, each task goes to one of them")
 async def one_claims(pair: PairOfStores) -> None:
     for number in range(MANY):
         await pair.one.add_task(pair.task(f"{number}"))
@@ -59,7 +59,7 @@ async def one_claims(pair: PairOfStores) -> None:
 
 
 @store_rule(
-    "A lease that was not renewed in time is lost: a claim gives the task a new token, and the old one is stale"
+    "A lease that was not renewed in time is lost: a claim gives the task a new token, and the old token is stale"
 )
 async def lost_leases_are_claimed(pair: PairOfStores) -> None:
     start = pair.one.clock()
@@ -67,7 +67,7 @@ async def lost_leases_are_claimed(pair: PairOfStores) -> None:
     waiting = await pair.one.add_task(pair.task("waiting", status="input_required"), lease=pair.lease)
     await pair.run_out(start)
     await pair.run_out(pair.two.clock() - pair.lease)
-    # The holder may still write: the clock alone takes nothing away from it.
+    # Until another process claims the task, the holder of an expired lease may still write.
     await pair.one.note("a", task.token, ("late", b""))
     claims = [*await pair.two.claim_tasks(["tool"], lease=60, most=5)]
     pair.equal([(claim.task.key, claim.lost) for claim in claims], [("a", True)], "the claims after the lease")
@@ -86,7 +86,7 @@ async def lost_leases_are_claimed(pair: PairOfStores) -> None:
     pair.equal([(claim.task.key, claim.lost) for claim in again], [("waiting", False)], "the claim of that task")
 
 
-@store_rule("A lease that is renewed in time is kept, for as long as the renewal says")
+@store_rule("A lease that is renewed in time is kept for the duration that the renewal gives")
 async def renewed_leases_are_kept(pair: PairOfStores) -> None:
     task = await pair.one.add_task(pair.task("a"), lease=pair.lease)
     for _ in range(3):
@@ -105,7 +105,7 @@ async def renewed_leases_are_kept(pair: PairOfStores) -> None:
     pair.equal([claim.lost for claim in claims], [True], "a claim after the shorter renewal")
 
 
-@store_rule("A task that is woken hears it, also if it was busy then; other topics are silent")
+@store_rule("A wake-up reaches every listener of the topic, also one that does not wait at that moment")
 async def wakes_are_heard(pair: PairOfStores) -> None:
     store = pair.one
     with store.listen("a") as first, store.listen("a") as second:
@@ -122,7 +122,7 @@ async def wakes_are_heard(pair: PairOfStores) -> None:
     store.wake("a")  # with no listener
 
 
-@store_rule("A call that is cancelled before it begins has no effect, and one that returns has let other tasks run")
+@store_rule("A call that is cancelled before it begins has no effect, and a call that returns is a checkpoint")
 async def cancelled_calls_have_no_effect(pair: PairOfStores) -> None:
     store = pair.one
     held = await store.add_task(pair.task("held"), lease=60)

@@ -1,4 +1,4 @@
-"""Defines the rules of the contract of stores, and what they are checked on."""
+"""The form of a rule of the contract of stores, and the pair of stores that it is checked on."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class PairOfStores:
 
     Attributes:
         one: A store.
-        two: Another one, as in another process; it may be the same object.
-        lease: Seconds of a lease that is to be lost.
+        two: Another store, as in another process; it may be the same object.
+        lease: Seconds of the leases that the rules let expire.
     """
 
     one: Stores
@@ -32,7 +32,7 @@ class PairOfStores:
     lease: float
 
     def task(self, key: str, **columns: Any) -> StoredTask:
-        """Return a task to be added, which is ready for the tool ``"tool"`` unless the columns say otherwise."""
+        """Return a task to add: one of the tool ``"tool"`` that is ready, unless the columns say otherwise."""
         now = self.one.now()
         usual = {"owner": "", "tool": "tool", "status": "working", "created": now, "updated": now, "expires": None}
         return StoredTask(key=key, **{**usual, **columns})
@@ -51,7 +51,7 @@ class PairOfStores:
         raise StoreFault(f"{what}: expected {error.__name__}, got {result!r}")
 
     async def run_out(self, start: float) -> None:
-        """Wait until a lease that was made at a time has run out."""
+        """Wait until a lease that was created at the time ``start`` has expired."""
         await until(self.two.clock, start + self.lease)
 
     def fail(self, what: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The rules for tasks: what is kept, which changes are made, and when a task is gone."""
+"""The rules for tasks: their columns and journals, concurrent changes, and expiry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ODD = "\N{SNOWMAN} a\nb\t'\"\\ \N{MUSICAL SYMBOL G CLEF}"
 BYTES = bytes(range(256))
 
 
-@store_rule("A store belongs to one server, whose name each of its processes gives again")
+@store_rule("A store belongs to one server: own() accepts its name from each process, and refuses other names")
 async def belongs_to_one_server(pair: PairOfStores) -> None:
     await pair.one.own("name")
     await pair.two.own("name")
@@ -22,7 +22,7 @@ async def belongs_to_one_server(pair: PairOfStores) -> None:
     await pair.raises(StoreError, pair.two.own("other"), "own() with another server's name")
 
 
-@store_rule("A block may be entered again while it is open, and leaving it once leaves the store open")
+@store_rule("A block may be entered again while it is open, and the store stays open until the last exit")
 async def may_be_entered_again(pair: PairOfStores) -> None:
     async with pair.one as entered:
         pair.equal(entered, pair.one, "what `async with` returns")
@@ -67,7 +67,7 @@ async def keys_are_unique(pair: PairOfStores) -> None:
     pair.equal([*await pair.two.journal("a")], [("x", BYTES)], "the journal")
 
 
-@store_rule("The store holds no more than `limit` tasks, of which expired ones don't count")
+@store_rule("The store holds no more than `limit` tasks; expired tasks don't count")
 async def has_a_limit(pair: PairOfStores) -> None:
     await pair.one.add_task(pair.task("old", expires=pair.one.now() - 1), limit=2)
     await pair.one.add_task(pair.task("a"), limit=2)
@@ -78,7 +78,7 @@ async def has_a_limit(pair: PairOfStores) -> None:
     await pair.one.add_task(pair.task("d"))
 
 
-@store_rule("A journal has its entries in the order in which they were added; one whose key exists stays as it is")
+@store_rule("A journal keeps its entries in the order in which they were added; an existing key keeps its value")
 async def journals_are_in_order(pair: PairOfStores) -> None:
     task = await pair.one.add_task(pair.task("a"), [("z", b"1"), ("b", b"2")], lease=60)
     other = await pair.one.add_task(pair.task("b"), [("z", b"other")], lease=60)
@@ -93,7 +93,7 @@ async def journals_are_in_order(pair: PairOfStores) -> None:
     pair.equal([*await pair.one.journal("unknown")], [], "journal() of an unknown key")
 
 
-@store_rule("`put_task` replaces a task if its version is the next one, and else changes nothing")
+@store_rule("put_task() replaces a task if the version is the next one; otherwise it changes nothing")
 async def replaces_the_version_before(pair: PairOfStores) -> None:
     task = await pair.one.add_task(pair.task("a"))
     second = attrs.evolve(task, version=2, status="failed", message=ODD, expires=pair.one.now() + 50, result=BYTES)
@@ -109,7 +109,7 @@ async def replaces_the_version_before(pair: PairOfStores) -> None:
     pair.equal(await pair.one.task("unknown"), None, "task() after that")
 
 
-@store_rule("Of several processes that replace the same version, one does")
+@store_rule("If several processes replace the same version, one of them succeeds")
 async def one_replaces(pair: PairOfStores) -> None:
     task = await pair.one.add_task(pair.task("a"))
     for version in range(2, 8):
@@ -130,7 +130,7 @@ async def one_replaces(pair: PairOfStores) -> None:
         pair.equal((await pair.one.journal("a"))[-1], (f"{version}", won[0]), "the last entry of the journal")
 
 
-@store_rule("Who gives a token writes only if it is that of the task's lease, and a lease ends with an empty token")
+@store_rule("A write with a token succeeds only if it is that of the task's lease; an empty token ends the lease")
 async def writers_hold_the_lease(pair: PairOfStores) -> None:
     task = await pair.one.add_task(pair.task("a", token="ignored"), lease=60)
     free = await pair.one.add_task(pair.task("b", token="ignored"))
@@ -153,7 +153,7 @@ async def writers_hold_the_lease(pair: PairOfStores) -> None:
     pair.equal(dict(renewed), {"a": None}, "renew() after the end of the lease")
 
 
-@store_rule("An expired task is gone, whether or not it was deleted")
+@store_rule("An expired task does not exist for any method, whether or not it was deleted")
 async def expired_tasks_are_gone(pair: PairOfStores) -> None:
     past = pair.one.now() - 1
     for number in range(3):
@@ -174,7 +174,7 @@ async def expired_tasks_are_gone(pair: PairOfStores) -> None:
     pair.equal(later.version, 1, "the version of a new task")
 
 
-@store_rule("A replaced task expires when its replacement does")
+@store_rule("put_task() may change when a task expires")
 async def expiry_can_be_moved(pair: PairOfStores) -> None:
     soon = pair.one.now() + 0.2
     kept = await pair.one.add_task(pair.task("kept", expires=soon))
