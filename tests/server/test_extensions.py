@@ -598,7 +598,7 @@ async def test_a_file_belongs_to_one_server(tmp_path: Any) -> None:
     path = tmp_path / "tasks.db"
     async with Client(Server("one", stores=path)), Client(Server("one", stores=str(path))):
         pass
-    with pytest.raises(StoreError, match=r"belongs to the server 'one', and not to 'two'"):
+    with pytest.raises(StoreError, match=r"belongs to the server 'one', not to 'two'"):
         async with Client(Server("two", stores=path)):
             pass
 

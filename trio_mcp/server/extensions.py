@@ -1,7 +1,6 @@
-"""`ServerExtension`, what an extension adds to a server, and the extensions of one server, checked against each other.
+"""`ServerExtension`, the additions of an extension to a server; and the extensions of one server, checked together.
 
-An extension goes beyond the protocol, and is declared by both sides (2026-07-28 `basic/versioning`, Extension
-Negotiation).
+See 2026-07-28 `basic/versioning`, Extension Negotiation.
 """
 
 from __future__ import annotations
@@ -53,15 +52,14 @@ class ServerExtension:
     Attributes:
         identifier: The extension's identifier, such as ``"com.example/feature"``.
         requires: Identifiers of extensions that the server must have, too, in any order.
-        methods: The methods that it adds.
+        methods: The methods that the extension adds.
         notifications: The notifications that clients may send.
-        listen: The fields that it adds to the filter of ``subscriptions/listen``.
-        details: The keyword arguments of a tool that are meant for it: ``("task",)``.
-        middleware: ``async (context, call_next) -> result`` around every request that has a handler, or None. In
-            ``Server(middleware=[…])`` it may be given a place; if it is not named there, it stands outside all that
-            are, in the order of the extensions.
-        surrounds: The methods whose requests the middleware surrounds; None for all. Requests with other methods cost
-            what they cost without it.
+        listen: The fields that the extension adds to the filter of ``subscriptions/listen``.
+        details: The keyword arguments of `Server.tool` that the extension reads. The only one is ``"task"``.
+        middleware: ``async (context, call_next) -> result`` around every request that has a handler, or None. To
+            choose its position, name it in ``Server(middleware=[…])``; otherwise it is outside that list, in the
+            order of the extensions.
+        surrounds: The methods whose requests the middleware surrounds; None for all. For other methods it has no cost.
     """
 
     identifier: str = ""
@@ -74,34 +72,38 @@ class ServerExtension:
     surrounds: Collection[str] | None = None
 
     def settings(self, revision: str) -> Mapping[str, Any] | None:
-        """Return the settings to declare to clients of a revision; None if the extension is not offered to them."""
+        """Return the settings to declare to clients of a revision; None to not declare the extension to them."""
         return {}
 
     def read_detail(self, name: str, value: Any, tool: Tool) -> Any:
-        """Check what a tool declares for this extension, and return the value to keep.
+        """Check an argument of a tool that is meant for this extension, and return the value to keep.
 
         Args:
-            name: One of ``details``.
-            value: The argument given to `Server.add_tool`.
+            name: The name of the argument, one of ``details``.
+            value: The value given to `Server.add_tool`.
             tool: The tool, as clients see it.
 
         Raises:
-            TypeError, ValueError: If the value is invalid; the tool is not added then.
+            TypeError, ValueError: If the value is invalid; the tool is then not added.
         """
         return value
 
     @contextlib.asynccontextmanager
     async def lifespan(self, run: ExtensionRun) -> AsyncIterator[Any]:
-        """Stay open for as long as the server runs. What is yielded is the extension's `state` in this run.
+        """Yield the extension's `state` for one run of the server; the block ends when the run ends.
 
-        Tasks started in ``run.nursery`` are cancelled at the end of the run.
+        Tasks started in ``run.nursery`` are cancelled after this block has been left. A cancelled run raises
+        `trio.Cancelled` at the ``yield``.
+
+        Args:
+            run: The parts of the server that the extension may use.
         """
         await trio.lowlevel.checkpoint()
         yield None
         await trio.lowlevel.checkpoint()
 
     def state(self, context: Context[Any]) -> Any:
-        """Return what `lifespan` yielded in the run that a request belongs to."""
+        """Return the value that `lifespan` yielded in the run that serves a request."""
         assert isinstance(context, ServedContext)
         return context.connection.states.get(self)
 
@@ -111,8 +113,8 @@ class ExtensionRun:
     """One run of a server, as an extension sees it.
 
     Attributes:
-        nursery: For tasks of the extension, which may outlive requests but not the run.
-        stores: The server's stores; None without any.
+        nursery: For Trio tasks of the extension, which may outlive a request, but not the run.
+        stores: The server's stores; None if it has none.
     """
 
     nursery: trio.Nursery
@@ -123,7 +125,12 @@ class ExtensionRun:
     _tools: Registry[RegisteredTool]
 
     def announce(self, method: str, key: str | None = None) -> None:
-        """Send a notification to those who listen for it, soon; see `ListenField`. Callable from any thread."""
+        """Schedule a notification to all clients that listen for it; see `ListenField`. May be called in any thread.
+
+        Args:
+            method: The method of the notification: that of a `ListenField`.
+            key: The key for which clients listen.
+        """
         self._run.changes.announce(method, key)
 
     def listened(self, method: str) -> list[str]:
@@ -131,24 +138,34 @@ class ExtensionRun:
         return [key for name, key in self._run.changes.topics if name == method and key is not None]
 
     async def call(self, context: ServedContext[Any]) -> dict[str, Any]:
-        """Handle a request as the server would, without the extension's middleware and what is outside of it."""
-        await trio.lowlevel.checkpoint()  # not every handler is one
+        """Handle a request, starting inside the extension's middleware.
+
+        Raises:
+            McpError: If the request fails, as it is raised to middleware.
+
+        If the call is cancelled, the handler is cancelled.
+        """
+        await trio.lowlevel.checkpoint()  # because some handlers have no checkpoint
         return await self._core.dispatch.inside(self._extension.middleware, context)
 
     def tool(self, name: object) -> RegisteredTool | None:
-        """Return the tool with a name, if the server offers it."""
+        """Return the tool with a name; None if the server does not offer it."""
         return self._tools.get(name) if type(name) is str else None
 
     def declaring(self, detail: str) -> list[str]:
-        """Return the names of the tools that are offered and declare something with this keyword argument."""
+        """Return the names of the tools that were added with an argument that is one of `ServerExtension.details`."""
         return [each.name for each in self._tools if detail in each.declared]
 
     def shared(self) -> SharedByClients:
-        """Return what the requests of this run share, for a context that no client's request has made."""
+        """Return the state that all requests of this run share, for a context without a client's request."""
         return self._run
 
     def check_scopes(self, scopes: Collection[str], context: ServedContext[Any]) -> None:
-        """Refuse a request whose token lacks one of these scopes; where there is no HTTP, no request needs scopes."""
+        """Refuse a request whose token lacks one of these scopes. Only requests over HTTP need scopes.
+
+        Raises:
+            McpError: If a scope is missing; the client gets status 403, with the scopes that it needs.
+        """
         self._core.settings.check_scopes(scopes, context)
 
     @property
@@ -161,11 +178,11 @@ class ServerExtensions:
     """The extensions of one server.
 
     Args:
-        objects: The extensions that add something.
-        plain: The settings of those that are only declared, by identifier.
+        objects: The extensions that are objects.
+        plain: The settings of extensions that are only declared, by identifier.
 
     Attributes:
-        objects: The extensions that add something, in order.
+        objects: The extensions that are objects, in order.
         methods: Their methods, each with the identifier of its extension.
         notifications: Their notifications, each with the identifier of its extension.
         fields: Their fields of the filter of ``subscriptions/listen``, by name, with the identifier.
@@ -201,13 +218,14 @@ class ServerExtensions:
         return found
 
     def read_detail(self, name: str, value: Any, tool: Tool) -> Any:
-        """Return what a tool declares with a keyword argument, as its extension wants it kept; None without it."""
+        """Return the value that an extension keeps of a tool's argument; None without the extension."""
         owner = self._details.get(name)
         return None if owner is None else owner.read_detail(name, value, tool)
 
     def around(self, method: str, middleware: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the middleware around requests with a method, of a server's middleware."""
-        # The chains are kept, because every request needs one. Only methods that have a handler are asked for.
+        """Return those of a server's middleware that surround requests with a method."""
+        # The chains are cached, because every request needs one. The cache is bounded: only methods with a handler get
+        # here.
         if self._chained is not middleware:
             self._chained, self._chains = middleware, {}
         chain = self._chains.get(method)
@@ -219,7 +237,7 @@ class ServerExtensions:
         return chain
 
     def placed(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the middleware of a server with that of its extensions.
+        """Return the middleware of a server, with that of its extensions in front, unless it is named already.
 
         Raises:
             ValueError: If the middleware of an extension is given, but not the extension.
@@ -243,7 +261,8 @@ def read_extensions(given: Any, what: str) -> ServerExtensions:
 
     Raises:
         TypeError: If something else was given.
-        ValueError: If an identifier is malformed or given twice, a name is taken, or a required extension is missing.
+        ValueError: If an identifier is malformed or given twice, a required extension is missing, or a name is taken:
+            by the protocol, or by another extension.
     """
     if isinstance(given, Mapping):
         given = (given,)

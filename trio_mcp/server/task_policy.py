@@ -17,20 +17,21 @@ OnLoss: TypeAlias = Literal["rerun", "fail"]
 class TaskPolicy:
     """How a tool runs as a task: ``@server.tool(task=TaskPolicy(after=5.0))``, or only the mode, ``task="required"``.
 
-    A client that has not declared the extension gets an ordinary call.
+    For a client that has not declared the extension, a call of the tool is an ordinary call.
 
     Attributes:
         mode: ``"optional"``: a call becomes a task if it takes longer than ``after``, or asks for input.
-            ``"required"``: the same, and a client without the extension is refused (-32021). ``"manual"``: a call
-            becomes a task when the function calls `Context.detach`; until then it asks for input in rounds of the call.
+            ``"required"``: the same, but a client without the extension is refused (-32021; in the legacy era -32602).
+            ``"manual"``: a call becomes a task when the function calls `Context.detach`; until then it asks for input
+            in rounds of the call.
         after: Seconds that a call may take before it becomes a task; 0 makes a task of every call.
-        ttl: Seconds for which the task is kept after its creation, whether it has ended or not.
-        poll: Seconds that clients should wait between two looks at the task.
-        on_loss: What happens when the process that runs the task dies, or loses touch with the store. ``"rerun"``: the
-            function runs again elsewhere; what it has done with `Context.once` is not repeated. ``"fail"``: the task
-            ends as failed, with an unknown outcome. None means ``"rerun"`` for a read-only tool, and ``"fail"`` for
-            any other.
-        max_takeovers: How many times a lost task runs again, before it ends as failed.
+        ttl: The time to live: seconds after its creation for which the task is kept, whether it has ended or not.
+        poll: Seconds that clients should wait between two polls of the task.
+        on_loss: The effect if the process that runs the task dies or shuts down, or can't reach the store.
+            ``"rerun"``: the function runs again in another process; completed steps of `Context.once` are not repeated.
+            ``"fail"``: the task ends as failed, with an unknown outcome. None means ``"rerun"`` for a tool with
+            ``read_only_hint``, and ``"fail"`` for any other tool.
+        max_takeovers: How many times a lost task runs again; if it is lost once more, it ends as failed.
 
     Raises:
         TypeError, ValueError: If a value is invalid.

@@ -1,4 +1,4 @@
-"""Serves methods and notifications that users or extensions define, and declares the extensions."""
+"""Serves methods and notifications that users and extensions define, and declares the extensions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # few servers have extensions
 __all__ = ["CustomFeature", "NotificationContext", "RegisteredNotification"]
 
 NotificationHandler = Callable[[Notification, Mapping[Any, Any]], Awaitable[None]]
-"""A function ``async (notification, states)``; the states are those that the run's lifespans yielded."""
+"""A function ``async (notification, states)``; ``states`` are the values that the lifespans of the run yielded."""
 
 TAKEN = "{kind} {name!r} is already registered"
 
@@ -38,12 +38,12 @@ Model = type[BaseModel]
 
 
 class ResultError(Exception):
-    """The function returned a result that its method does not allow: a fault in the server."""
+    """The function returned a result that its method does not allow: a bug of the server."""
 
 
 @attrs.frozen
 class NotificationContext:
-    """The context that the handler of a notification gets in addition to the validated parameters.
+    """The context that the function for a notification gets in addition to the validated parameters.
 
     Attributes:
         method: The notification's method.
@@ -73,7 +73,7 @@ class RegisteredNotification:
     revisions: tuple[str, ...] = REVISIONS
 
     def is_open_to(self, client: ClientDeclaration | None) -> bool:
-        """Whether a client may send it.
+        """Return whether a client may send the notification.
 
         Args:
             client: What the client declared in the handshake; None in the modern era, where notifications come without
@@ -90,8 +90,9 @@ class CustomFeature:
 
     Attributes:
         registry: The user-defined methods, by name; `Dispatch` learns of each method from it.
-        methods: The handlers of the extensions' methods. They are not in the registry, because the methods of a mounted
-            server's extensions are those of the mounting server's.
+        methods: The handlers of the extensions' methods. They are not in the registry, because mounting copies the
+            registry, and extensions are not mounted.
+        needs: The functions that return the scopes of requests, by method: none here.
         notifications: The user-defined notifications, by name.
     """
 
@@ -119,7 +120,7 @@ class CustomFeature:
         return {"extensions": declared} if declared else {}
 
     def notification(self, name: str, client: ClientDeclaration | None) -> RegisteredNotification | None:
-        """Return the notification with a name; None if the server has none that the client may send."""
+        """Return the notification with a name; None if it is unknown, or if the client may not send it."""
         own = self._of_extensions.get(name) or self.notifications.get(name)
         return own if own is not None and own.is_open_to(client) else None
 
@@ -147,7 +148,7 @@ class CustomFeature:
     ) -> None:
         """Add a method; see `Server.add_method`."""
         what = f"method {_checked_name(name, function)!r}"
-        self.registry.check_free(name)  # checked first: a duplicate must not look like a faulty function
+        self.registry.check_free(name)  # checked first, so that the error is not about the function
         if name in self.methods:
             raise ValueError(f"{what}: an extension of the server has this method")
         known = self._settings.extensions
@@ -210,8 +211,7 @@ class _CustomMethod:
         if context.protocol_version not in self.revisions:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
         if self.extension is not None and self.extension not in context.client_extensions:
-            # The legacy era has no error code for a missing extension. To a legacy client without the extension, the
-            # method does not exist.
+            # The legacy era has no error code for a missing extension, so the method is unknown to the client.
             if not context.rules.missing_extension_error:
                 raise McpError(
                     METHOD_NOT_FOUND,
@@ -219,7 +219,7 @@ class _CustomMethod:
                 )
             context.require_client_extension(self.extension)
         try:
-            # The error below contains no values, which may be secrets, because `brief` leaves them out.
+            # The values may be secrets, so `brief` leaves them out of the error.
             values = _validated(context.params, self.params)
         except ValidationError as exc:
             raise McpError(INVALID_PARAMS, f"invalid parameters for {context.method!r}: {brief(exc)}") from None

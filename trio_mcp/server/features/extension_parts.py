@@ -1,4 +1,4 @@
-"""The parts of an extension that a server's features serve: methods, notifications, and fields of a filter."""
+"""The parts of an extension that a server's features serve: methods, notifications, and fields of the listen filter."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class ExtensionMethod:
     A client that has not declared the extension gets -32021 (in the legacy era -32601), before the function is called.
 
     Attributes:
-        name: The method. It may be one that the protocol defines only in other revisions.
+        name: The method. The protocol may define a method with this name only in other revisions.
         function: ``async (params, ctx) -> result``, or sync; see `Server.add_method`.
-        params: The model that validates the parameters; without it, the function gets plain data.
-        result: The model of the result, if any.
+        params: The model that validates the parameters; without one, the function gets plain data.
+        result: The model of the result, if there is one.
         revisions: The revisions in which the method exists.
-        name_parameter: The parameter that the HTTP header ``Mcp-Name`` repeats, if any (2026-07-28
+        name_parameter: The parameter that the HTTP header ``Mcp-Name`` repeats, or None (2026-07-28
             `basic/transports/streamable-http`, Standard Request Headers).
-        cacheable: Whether results say how long they may be cached: a result without ``ttlMs`` and ``cacheScope`` gets
-            those of one that must not be cached.
+        cacheable: Whether results have ``ttlMs`` and ``cacheScope`` in the modern era; by default those of a result
+            that must not be cached.
 
     Raises:
         TypeError, ValueError: If a value is invalid.
@@ -63,8 +63,8 @@ class ExtensionMethod:
 class ExtensionNotification:
     """A notification that an extension lets clients send.
 
-    From a client that has not declared the extension in the handshake, it is ignored. In the modern era notifications
-    come without a declaration, so it is heard from every client.
+    In the legacy era, it is ignored if the client has not declared the extension in the handshake. In the modern era,
+    notifications come without a declaration, so it is accepted from every client.
 
     Attributes:
         name: The notification's method.
@@ -86,15 +86,18 @@ class ExtensionNotification:
 class ListenField:
     """A field that an extension adds to the filter of ``subscriptions/listen``.
 
-    A client that has not declared the extension gets -32021 if it sends the field.
+    A client that sends the field without having declared the extension gets -32021.
 
     Attributes:
         name: The field's name.
         method: The notification that the field asks for.
-        honor: ``async (value, ctx) -> (honored, keys)``: checks what the client sent, and returns the value for the
-            acknowledgement and a key for each thing to listen for. It may raise `McpError` to refuse the request.
-        params: ``(key, ctx) -> params``, sync: returns the parameters of the notification about a key; None to send
-            none. Call `ExtensionRun.announce` with the method and the key to have it sent.
+        honor: ``async (value, ctx) -> (honored, keys)``: checks the value that the client sent, and returns the value
+            for the acknowledgement, and the keys to listen for. It may raise `McpError` to refuse the request.
+        params: ``(key, ctx) -> params``, sync: returns the parameters of the notification about a key, or None to send
+            no notification. To send one, call `ExtensionRun.announce` with the method and the key.
+
+    Raises:
+        TypeError, ValueError: If a name is invalid.
     """
 
     name: str = attrs.field(validator=_check_name)
