@@ -1,4 +1,4 @@
-"""`ClientAccess`: what the methods of a client are made of, for its extensions."""
+"""`ClientAccess`: the parts of a client that its extensions use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["ClientAccess"]
 
 
 class ClientAccess:
-    """The parts of a client that its extensions use, beside its public methods: see `ClientExtension.attach`."""
+    """The parts of a client that its extensions use, beside the public methods: see `ClientExtension.attach`."""
 
     def __init__(
         self, connection: ClientConnection, rounds: InputRounds, schemas: OutputSchemas, listening: Listening
@@ -46,7 +46,7 @@ class ClientAccess:
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> dict[str, Any]:
-        """Call a tool as `Client.call_tool` does, but return the first result that asks for no input.
+        """Call a tool as `Client.call_tool` does, but return the first result that is not ``input_required``.
 
         Args:
             name: The tool's name.
@@ -79,15 +79,17 @@ class ClientAccess:
     async def read_tool_result(
         self, result: dict[str, Any], name: str | None = None, adapter: TypeAdapter[Any] | None = None
     ) -> ToolResult[Any]:
-        """Check a tool's result that arrived in an extension's own way, as `Client.call_tool` checks a result.
+        """Check a result of a tool that an extension has received, as `Client.call_tool` checks results.
 
         Args:
             result: The result, as plain data.
-            name: The tool's name; None if it is not known, so that there is no output schema to check.
-            adapter: The adapter for the value that the tool returned, as `adapter_of` makes it; None for plain data.
+            name: The tool's name; None if it is unknown, which skips the check against the output schema.
+            adapter: The adapter for the value that the tool returned; None for plain data.
 
         Raises:
             UnknownTool, RemoteProtocolError: As in `Client.call_tool`.
+
+        The tools may be listed for the output schema. If the call is cancelled, that request is cancelled.
         """
         await trio.lowlevel.checkpoint()
         answer = as_result(result, ToolResult, "tools/call")
@@ -98,12 +100,12 @@ class ClientAccess:
         return answer if adapter is None else typed(result, name or "(unknown)", adapter)
 
     async def answer(self, method: str, requests: Mapping[str, Any], *, rounds: int = 1) -> dict[str, Any]:
-        """Get the answers to questions of the server from the client's callbacks, all at the same time.
+        """Get the answers to questions of the server from the client's callbacks, which run concurrently.
 
         Args:
             method: The method of the request during which the server asks, for error messages.
             requests: The questions, by key: an ``inputRequests`` object (2026-07-28 `basic/patterns/mrtr`).
-            rounds: How many times the server has asked during the same piece of work, including this time.
+            rounds: How many times the server has asked for the same call, including this time.
 
         Returns:
             The answers, by key: an ``inputResponses`` object.
@@ -112,6 +114,8 @@ class ClientAccess:
             InputError: If a callback provides no answer; the other callbacks are then cancelled.
             RemoteProtocolError: If a question is malformed or not allowed, there are more than `MAX_INPUT_REQUESTS`, or
                 ``rounds`` is more than `Answers.max_input_rounds`.
+
+        If the call is cancelled, the callbacks are cancelled.
         """
         await trio.lowlevel.checkpoint()
         return await self._rounds.answer(method, requests, rounds)
@@ -121,17 +125,17 @@ class ClientAccess:
     ) -> AbstractAsyncContextManager[Subscription]:
         """Listen with fields that an extension has added to the filter of ``subscriptions/listen``.
 
-        The block is used as that of `Client.listen`, and its `Subscription.honored` has those fields and items of lists
-        that the server has agreed to. Notifications of the extension go to its own functions, so the iterator yields
-        none; it ends when the subscription ends.
+        The block is used like that of `Client.listen`. `Subscription.honored` has the part of the filter that the
+        server has acknowledged. Notifications of the extension go to its own functions, so iterating over the
+        subscription yields nothing, and ends when the subscription ends.
 
         Args:
             filters: The values of the fields, as plain data.
-            timeout: Seconds to wait for the server to agree, as in `Client.listen`.
+            timeout: Seconds to wait for the acknowledgement, as in `Client.listen`.
 
         Raises:
             LocalProtocolError: If the client is not connected, or the server is one of the legacy era.
 
-        Entering raises exceptions as `Client.listen` does.
+        Entering the block raises exceptions as `Client.listen` does.
         """
         return self._listening.block(SubscriptionFilter.from_wire(dict(filters)), timeout)

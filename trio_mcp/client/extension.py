@@ -22,7 +22,7 @@ from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
 
 __all__ = ["ClientExtension", "ClientExtensions", "Finisher", "HasClientSide"]
 
-# A client imports this module, so the types of the client and of its parts are not available here.
+# The client imports this module, so the types of the client and its parts can't be imported here.
 Middleware: TypeAlias = Callable[[Any, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
 Finish: TypeAlias = Callable[[Any, str, dict[str, Any], dict[str, Any], CallLimits], Awaitable[dict[str, Any]]]
 
@@ -39,15 +39,16 @@ CORE_FILTERS: Final = frozenset(
 
 @attrs.frozen
 class Finisher:
-    """How results of a type that an extension adds are finished.
+    """How a client turns results of a type that an extension adds into final results.
 
     Attributes:
-        methods: The methods that may return such a result: some of ``tools/call``, ``resources/read`` and
-            ``prompts/get``. As the result of any other method it is a `RemoteProtocolError`.
-        finish: ``async (client, method, params, result, limits) -> final result``. It gets the `Client`, the request,
-            the result of the added type, and the `CallLimits` of the call, of which ``total_timeout`` is None, because
-            the client watches that limit itself. The final result is plain data, as if the server had returned it at
-            once. If the call is cancelled or its ``total_timeout`` runs out, the function is cancelled.
+        methods: The methods that may return results of this type: some of ``tools/call``, ``resources/read`` and
+            ``prompts/get``. For any other method, such a result raises `RemoteProtocolError`.
+        finish: ``async (client, method, params, result, limits) -> final result``. Its arguments are the `Client`, the
+            method and parameters of the request, the result of the added type, and the `CallLimits` of the call, in
+            which ``total_timeout`` is None, because the client enforces that limit itself. The final result is plain
+            data, as if the server had returned it at once. If the call is cancelled or its ``total_timeout`` expires,
+            the function is cancelled.
     """
 
     methods: Collection[str]
@@ -63,20 +64,19 @@ class ClientExtension:
     Attributes:
         identifier: The extension's identifier, such as ``"com.example/feature"``.
         requires: The identifiers of other extensions that the client must declare too, in any order.
-        methods: The methods of requests that the extension adds; each with the name of the parameter that the
-            ``Mcp-Name`` HTTP header repeats, or None (2026-07-28 `basic/transports/streamable-http`, Standard Request
-            Headers). `Client.request` sends them.
+        methods: The methods that the extension adds, each with the name of the parameter that the HTTP header
+            ``Mcp-Name`` repeats, or None (2026-07-28 `basic/transports/streamable-http`, Standard Request Headers).
+            `Client.request` sends them.
         notifications: The notifications that the extension adds, each with a function ``(client, notification)``, sync
             or async. The functions run one at a time, in the order of arrival, and before ``on_message``; a call whose
             result arrives after a notification waits for its function. A `RemoteProtocolError` that a function raises
             is reported as a fault of the server; any other exception is logged.
         filters: The fields that the extension adds to the filter of ``subscriptions/listen``, each with the
-            notifications of the extension that it asks for. These count as faults of the server outside of an
-            acknowledged subscription.
+            notifications of the extension that it asks for. Outside an acknowledged subscription, such a notification
+            is a fault of the server.
         result_types: The values of ``resultType`` that the extension adds, each with its `Finisher`.
-        middleware: A function that wraps every request of the client, as those in ``Client(middleware=[…])`` do; None
-            for no such function. If it is not in that list, it stands outside all functions of the list, in the
-            order of the extensions.
+        middleware: A function that surrounds every request of the client, as in ``Client(middleware=[…])``, or None.
+            If it is not named in that list, it is outside all functions of the list, in the order of the extensions.
     """
 
     identifier: str = ""
@@ -90,27 +90,27 @@ class ClientExtension:
     def settings(self, revision: str) -> Mapping[str, Any] | None:
         """Return the settings with which the client declares the extension in a revision; None to not declare it.
 
-        In a revision in which the extension is not declared, it adds nothing. The method is called for each revision
-        when a client is made.
+        In a revision in which the extension is not declared, its methods and result types are unknown. The method is
+        called for each revision when a client is constructed.
         """
         return {}
 
     def attach(self, client: Any, access: Any) -> Any:
-        """Return the object that the extension keeps for a new client, or None; `Client.attached` finds it.
+        """Return the extension's state for a new client, or None; `Client.attached` returns it.
 
-        The method runs last in the constructor of the client, once all arguments have been accepted.
+        The constructor of the client calls this last, once all arguments have been accepted.
 
         Args:
             client: The `Client`, not entered yet.
-            access: The `ClientAccess`: what the client's methods are made of.
+            access: The `ClientAccess` of the client.
         """
         return None
 
     async def run(self, client: Any) -> None:
-        """Do work for as long as a client is connected, in a task of the client. By default, there is no such task.
+        """Do background work while a client is connected, in a Trio task of the client. By default, there is no task.
 
-        The task begins when the connection has been negotiated, and is cancelled when it ends. An exception that it
-        raises is logged, and affects nothing else.
+        The task begins when the handshake has succeeded, and is cancelled when the connection ends. An exception that
+        it raises is logged, and affects nothing else.
 
         Args:
             client: The `Client`.
@@ -132,7 +132,7 @@ class ClientExtensions:
     Args:
         given: The argument ``extensions`` of `Client`.
         declared: The extensions among the client's ``capabilities``, by identifier.
-        result_types: The result types that the client's options admit.
+        result_types: The result types that the client's options allow.
 
     Raises:
         TypeError: If an extension, or one of its attributes, has the wrong type.
@@ -140,12 +140,13 @@ class ClientExtensions:
             extension that is missing.
 
     Attributes:
-        finishers: The function that finishes the results of each added type.
-        handlers: The function for each added notification.
-        filters_for: The fields of the listen filter that ask for each added notification that needs one of them.
-        client: The client, once it is complete.
-        attached: The object that each extension keeps for the client, by identifier.
-        header_names: The parameter that the HTTP header ``Mcp-Name`` repeats, for each added method that has one.
+        finishers: For each added result type, the function that finishes such results.
+        handlers: For each added notification, the function that handles it.
+        filters_for: For each added notification that needs a subscription, the fields of the listen filter that ask for
+            it.
+        client: The client, once it is constructed.
+        attached: The state of each extension for the client, by identifier.
+        header_names: For each added method that has one, the parameter that the HTTP header ``Mcp-Name`` repeats.
     """
 
     def __init__(self, given: Any, declared: Mapping[str, Any], result_types: Iterable[str] = ()) -> None:
@@ -183,8 +184,8 @@ class ClientExtensions:
                     f"the extension {identifier!r} requires the extension {required!r}, which is not among the client's"
                     " extensions"
                 )
-        # A name of the core protocol matters only in revisions in which the extension is declared: 2025-11-25 had tasks
-        # of its own, for example.
+        # Names of the core protocol are taken only in revisions in which the extension is declared: 2025-11-25 had
+        # different tasks, for example.
         revisions = [revision for revision in REVISIONS if identifier in self._settings[revision]]
         for kind, added in (("method", list(each.methods)), ("notification", list(each.notifications))):
             for name in added:
@@ -210,7 +211,7 @@ class ClientExtensions:
         check_hook(f"the middleware of {identifier!r}", each.middleware)
 
     def settings_in(self, revision: str) -> dict[str, Any]:
-        """Return the extensions that are declared in a revision: their settings, by identifier."""
+        """Return the settings of the extensions that are declared in a revision, by identifier."""
         return self._settings[revision]
 
     def additions_in(self, revision: str) -> Additions:
@@ -222,7 +223,7 @@ class ClientExtensions:
         )
 
     def around(self, middleware: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the middleware of a client, with that of the extensions that the client has not placed itself."""
+        """Return the middleware of a client, with that of the extensions in front, unless it is named already."""
         own = [each.middleware for each in self._members]
         return *(each for each in own if each is not None and each not in middleware), *middleware
 
@@ -238,7 +239,7 @@ class ClientExtensions:
 
 
 def _sorted_out(given: Any) -> tuple[dict[str, Any], tuple[ClientExtension, ...]]:
-    """Return the extensions that are only declared, and those that are objects."""
+    """Return the settings of extensions that are only declared, and the extensions that are objects."""
     if isinstance(given, Mapping):
         return checked_extensions(given, "client"), ()
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):

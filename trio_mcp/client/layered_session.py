@@ -1,4 +1,4 @@
-"""A client's session with middleware around the server's requests and around the handshake."""
+"""A client's session with middleware around the server's requests and around the requests of the handshake."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class LayeredSession(ClientSession):
     """A session whose messages pass through instances of `Middleware`.
 
     Args:
-        layers: What the middleware overrides.
-        given: The arguments of `ClientSession`.
-        named: Its keyword arguments.
+        layers: The methods that the middleware overrides.
+        given: The positional arguments of `ClientSession`.
+        named: The keyword arguments of `ClientSession`.
     """
 
     def __init__(self, layers: Layers, *given: Any, **named: Any) -> None:
@@ -34,7 +34,7 @@ class LayeredSession(ClientSession):
         super().__init__(*given, **named)
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        # Middleware may wait, so everything is left to the request's task.
+        # Middleware may wait, so the request's own task does everything.
         return None if self._layers.handle_request else super().intercept(context)
 
     async def received_request(self, context: RequestContext) -> dict[str, Any]:
@@ -55,10 +55,10 @@ class LayeredSession(ClientSession):
         related: RequestId | None = None,
         opened: Callable[[OutgoingRequest], None] | None = None,
     ) -> dict[str, Any]:
-        # Requests on an open session have passed through the middleware already, with its plain functions.
+        # Requests on an open session have already passed through the middleware, among its plain functions.
         if self._server is not None or not self._layers.send_request:
             return await super()._call(method, params, limits, related=related, opened=opened)
-        given = copy.deepcopy(params or {})  # parts of it belong to the session, and a middleware may modify it
+        given = copy.deepcopy(params or {})  # parts belong to the session, and a middleware may modify the parameters
         revision = given.get("protocolVersion") or given["_meta"][meta.PROTOCOL_VERSION]
         call = OutgoingCall(method, given, revision)
 
@@ -70,7 +70,7 @@ class LayeredSession(ClientSession):
 
 
 def question_context(session: ClientSession, key: str, method: str, params: Any) -> RequestContext:
-    """Return the context of a question that came in a result; nothing can be sent for such a question."""
+    """Return the context of a question that came in a result; nothing can be sent for it, as it is not a request."""
     plain = params if type(params) is dict else None
     incoming = IncomingRequest(Request(key, method, plain), answered=True, scope=trio.CancelScope())
     return session.make_context(incoming)

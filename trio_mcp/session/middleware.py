@@ -1,4 +1,4 @@
-"""Defines `Middleware`, which sees every message of a client or a server, and how messages pass through it."""
+"""`Middleware`, which sees every message of a client or a server, and the functions that pass messages through it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ __all__ = [
 ]
 
 CallNext: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
-"""Passes a request on to the next middleware, and returns or raises what becomes of it."""
+"""Passes a request on to the next middleware, and returns its result or raises its error."""
 
 Surround: TypeAlias = Callable[[Any, CallNext], Awaitable[dict[str, Any]]]
-"""A function ``async (context or call, call_next) -> result`` around a request."""
+"""A function ``async (context or call, call_next) -> result`` that surrounds a request."""
 
 Change: TypeAlias = Callable[[Notification], Notification | None]
 """A function that returns a notification, a replacement, or None to drop it."""
 
 KEPT: Final = frozenset({"notifications/cancelled", "notifications/initialized"})
-"""The notifications that middleware sees, but can neither change nor drop: requests and the handshake depend on them.
-"""
+"""The notifications that middleware sees, but can neither replace nor drop: requests and the handshake need them."""
 
 
 @attrs.define
@@ -48,8 +47,8 @@ class OutgoingCall:
         protocol_version: The negotiated revision, or the one that a request of the handshake proposes; replacing it has
             no effect.
         request_id: The id that the request had in the last attempt to send it; None before the first attempt.
-        way: For a client with several ways to its server: the name of the way that carried the session when the last
-            attempt ended. Otherwise None.
+        way: For a client with several ways to its server, the name of the way that carried the session when the last
+            attempt ended; otherwise None.
         switches: How many times another way to the server took over during the last attempt.
     """
 
@@ -64,24 +63,25 @@ class OutgoingCall:
 class Middleware:
     """Sees, changes, drops or responds to the messages of a `Server` or a `Client`; the same class serves both.
 
-    Override what you need; each method passes everything on unchanged. In a list of middleware, the first is the
-    outermost, nearest to the peer: what arrives passes it first, and what is sent passes it last.
+    Override the methods that you need; by default, each passes everything on unchanged. In a list of middleware, the
+    first is the outermost, nearest to the peer: messages that arrive pass it first, and messages that are sent pass it
+    last.
 
-    A middleware sees valid messages only. It does not see what the library refuses by itself: malformed messages,
-    requests without a valid declaration of the client, and those that lack a scope.
+    A middleware sees only valid messages. It does not see those that the library itself refuses: malformed messages,
+    requests without a valid declaration of the client, and requests that lack a scope.
     """
 
-    # The type of the context is Any, so that a middleware of a server may call it a `Context`.
+    # The type of the context is Any, so that a subclass for servers may annotate it as `Context`.
     async def handle_request(self, context: Any, call_next: CallNext) -> dict[str, Any]:
         """Surround a request from the peer, inside its cancel scope.
 
         A server sees each request of its clients: those with a handler, ``initialize``, ``server/discover``, ``ping``,
-        and those with an unknown method, for which ``call_next`` raises `McpError`. What the first three do has
-        happened when the middleware sees them, as the next message may depend on it: only the response can be changed.
-        A ``ping`` before the handshake is not seen.
+        and those with an unknown method, for which ``call_next`` raises `McpError`. ``initialize``,
+        ``server/discover`` and ``ping`` have already taken effect when the middleware sees them, because the next
+        message may depend on it: only the response can be changed. A ``ping`` before the handshake is not seen.
 
         A client sees the server's questions and pings. In the modern era, questions come in a result and not as
-        requests, but are seen here, too; the id in their context is then the key of the question.
+        requests, but pass through this method, too; the id in their context is then the key of the question.
 
         Args:
             context: The request: on a server a `Context`, on a client a `RequestContext`. Its ``params`` may be
@@ -102,9 +102,8 @@ class Middleware:
     def handle_notification(self, notification: Notification) -> Notification | None:
         """Look at a notification from the peer, before it has any effect.
 
-        This includes the messages of streams: progress, log messages and changes. The method is not async, because
-        notifications keep their order, and the next message is read only when this method has returned: it must not
-        take long.
+        This includes progress, log messages and changes. The method is not async, because notifications keep their
+        order. The next message is read only when it has returned, so it must return quickly.
 
         Args:
             notification: The notification, which must not be modified in place. ``notifications/cancelled`` and
@@ -114,8 +113,8 @@ class Middleware:
             The notification, a replacement, or None to drop it.
 
         Raises:
-            RemoteProtocolError: To drop the notification, and report a fault of the peer to ``on_error``. With any
-                other exception, the notification is dropped as well, and the exception is logged.
+            RemoteProtocolError: To drop the notification, and report a fault of the peer to ``on_error``. Any other
+                exception drops the notification, too, and is logged.
         """
         return notification
 
@@ -129,13 +128,13 @@ class Middleware:
         Args:
             call: The request. Its method and its parameters may be replaced.
             call_next: Sends the request, and returns the result or raises the error; it may be called several times, or
-                not at all. Each time a new request is sent.
+                not at all. Each call sends a new request.
 
         Returns:
             The result, a plain dict.
 
         Raises:
-            Exception: The caller gets any exception.
+            Exception: Any exception reaches the caller.
 
         If the caller is cancelled, ``call_next`` raises `trio.Cancelled`.
         """
@@ -144,9 +143,9 @@ class Middleware:
     def send_notification(self, notification: Notification) -> Notification | None:
         """Look at a notification to the peer, before it is sent.
 
-        This includes the messages of streams: progress, log messages, changes, acknowledgements of subscriptions, and
-        notifications of your own. The method is not async, because notifications keep their order, and some are sent by
-        code that must not wait: it must not take long.
+        This includes progress, log messages, changes, acknowledgements of subscriptions, and custom notifications. The
+        method is not async, because notifications keep their order, and some are sent by code that must not wait. So it
+        must return quickly.
 
         Args:
             notification: The notification, which must not be modified in place. ``notifications/cancelled`` and
@@ -156,14 +155,14 @@ class Middleware:
             The notification, a replacement, or None to drop it.
 
         Raises:
-            Exception: The notification is not sent. The exception is raised where the notification is sent, or logged
-                if no function waits for that, as with changes and cancellations.
+            Exception: The notification is not sent, unless it is a cancellation. The exception is raised where the
+                notification is sent, or logged if no function waits for that, as with changes and cancellations.
         """
         return notification
 
 
 _CONTRACTS: Final = {"handle_request": 2, "handle_notification": 1, "send_request": 2, "send_notification": 1}
-"""The methods of a middleware, and how many arguments each is called with."""
+"""The number of arguments with which each method of a middleware is called."""
 
 
 @attrs.frozen
@@ -184,19 +183,19 @@ class Layers:
 
     @classmethod
     def of(cls, given: Iterable[object]) -> Layers:
-        """Return the layers of a list of middleware, without its plain functions."""
+        """Return the layers of the instances of `Middleware` in a list."""
         own = [each for each in given if isinstance(each, Middleware)]
         return cls(
             _overriding(own, "handle_request"),
             _overriding(own, "handle_notification"),
             _overriding(own, "send_request"),
-            # A notification that is sent comes from the inside, so the innermost middleware sees it first.
+            # A notification that is sent comes from inside, so the innermost middleware sees it first.
             _overriding(reversed(own), "send_notification"),
         )
 
     @staticmethod
     def with_functions(given: Iterable[object], method: str) -> tuple[Surround, ...]:
-        """Return the layers of one method, with the plain functions of the list among them."""
+        """Return the layers of one method, including the plain functions of the list."""
         return _overriding(given, method)
 
     @staticmethod
@@ -205,11 +204,11 @@ class Layers:
 
         Args:
             given: The list.
-            what: What a plain function is given first: ``"context"`` or ``"call"``.
+            what: The first argument of a plain function: ``"context"`` or ``"call"``.
 
         Raises:
-            TypeError: If something in it is neither a function with two arguments nor an instance of `Middleware`, or
-                a method can't be called as it will be.
+            TypeError: If an item is neither a function with two arguments nor an instance of `Middleware`, or a method
+                of an instance takes other arguments, or is async where it must not be.
         """
         if isinstance(given, Middleware) or not isinstance(given, Iterable):
             raise TypeError(f"middleware must be a list; write middleware=[{given!r}]")
@@ -265,29 +264,28 @@ async def surround(
     Args:
         layers: The middleware, the outermost first.
         subject: The context or the call that each middleware sees.
-        last: What the innermost middleware calls.
+        last: The function that the innermost middleware calls.
 
     Raises:
         TypeError: If a middleware does not return a dict.
     """
     result = await _through(layers, subject, last)
-    # Forgetting to return the result is an easy mistake in a middleware. Without this check, the None would cause an
-    # error far from the mistake.
+    # It is an easy mistake to return no result. Without this check, the None would cause an error far from the mistake.
     if not isinstance(result, dict):
         raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
     return result
 
 
 def _through(layers: Sequence[Surround], subject: object, last: CallNext) -> Awaitable[dict[str, Any]]:
-    # This recursion needs no prepared chain, and allows call_next to be called twice, or not at all. Each middleware
-    # gets a function and not a coroutine, because it may call the function again to send a request once more.
+    # This recursion needs no prepared chain. Each middleware gets a function and not a coroutine, because it may call
+    # it several times.
     if not layers:
         return last()
     return layers[0](subject, lambda: _through(layers[1:], subject, last))
 
 
 def _changed(layers: Sequence[Change], notification: Notification) -> Notification | None:
-    """Pass a notification through middleware; return what is left of it, or None if it was dropped."""
+    """Pass a notification through middleware; return it or its replacement, or None if it was dropped."""
     result: Notification | None = notification
     for layer in layers:
         assert result is not None
@@ -301,7 +299,7 @@ def _changed(layers: Sequence[Change], notification: Notification) -> Notificati
                 f"a middleware must return a Notification, or None to drop it; got {type(result).__name__} for "
                 f"{notification.method[:100]!r}"
             )
-    # A replacement counts for as many bytes as the message that arrived, which bounds what waits to be handled.
+    # A replacement counts as many bytes as the message that arrived: the size bounds the messages that wait.
     return result if result is notification or result is None else attrs.evolve(result, size=notification.size)
 
 
@@ -314,7 +312,7 @@ def passed_in(layers: Sequence[Change], message: Incoming, report: Callable[[Exc
         report: Called with each exception that a middleware raises.
 
     Returns:
-        What is left of the message; None if nothing is.
+        The message with its notifications replaced or dropped; None if all of it was dropped.
     """
     if type(message) is Batch:
         items: list[Any] = [passed_in(layers, each, report) for each in message.items]
@@ -330,7 +328,7 @@ def passed_in(layers: Sequence[Change], message: Incoming, report: Callable[[Exc
 
 
 class OutgoingNotifications:
-    """A sink that passes notifications through middleware, and everything on to another sink.
+    """A sink that passes notifications through middleware, and all messages on to another sink.
 
     Args:
         sink: The other sink.
@@ -340,7 +338,7 @@ class OutgoingNotifications:
     def __init__(self, sink: Any, layers: Sequence[Change]) -> None:
         self._sink: SessionSink = sink
         self._layers = layers
-        # These methods have nothing to do with notifications, so they take no detour.
+        # These methods do not concern notifications, so the other sink's are used directly.
         self.room = self._sink.room
         self.release = self._sink.release
         self.close_stream = self._sink.close_stream
@@ -366,8 +364,8 @@ class OutgoingNotifications:
     def put_control(self, message: SessionMessage) -> bool:
         given = message.message
         if type(given) is Notification:
-            # The notification is a cancellation, which must be sent whatever a middleware does; and the task that sends
-            # it is on its way out, and must not meet another exception there.
+            # The notification is a cancellation, which must be sent whatever a middleware does. The task that sends it
+            # is being cancelled, so an exception must not leave this method.
             try:
                 _changed(self._layers, given)
             except Exception:
