@@ -1,4 +1,4 @@
-"""Extensions of the protocol: tasks, and what extensions of your own are made of.
+"""Extensions of the protocol: the tasks extension, and the classes for your own extensions.
 
 See ``Server(extensions=…)``, ``Client(extensions=…)``, and 2026-07-28 `basic/versioning`, Extension Negotiation.
 """

@@ -1,4 +1,4 @@
-"""The client's side of the tasks extension: finishes calls that become tasks, and starts and finds tasks."""
+"""The client's side of the tasks extension: it finishes calls that become tasks, and starts and finds tasks."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class FollowedTasks:
 
     Args:
         client: The client.
-        access: The parts of the client.
+        access: The parts of the client that extensions use.
 
     Attributes:
-        calls: What the tasks share.
+        calls: The requests and settings that the tasks share.
     """
 
     def __init__(self, client: Client, access: ClientAccess) -> None:
         self.calls = TaskCalls(client, access)
-        # All handles of a task share what is known of it, as long as there is one.
+        # All handles of a task share its state, as long as one of them exists.
         self._followed: WeakValueDictionary[str, FollowedTask] = WeakValueDictionary()
 
     def __len__(self) -> int:
@@ -56,24 +56,24 @@ class FollowedTasks:
         return self.follow(seed.task_id, seed)
 
     def follow(self, task_id: str, seed: TaskState | None = None) -> FollowedTask:
-        """Follow a task, with the state with which it was created, if it is new."""
+        """Follow a task; ``seed`` is the state with which it was created, or None."""
         followed = self._followed.get(task_id)
         if followed is None:
             self._followed[task_id] = followed = FollowedTask(self.calls, task_id, seed)
         return followed
 
     async def finish(self, result: dict[str, Any], limits: CallLimits) -> dict[str, Any]:
-        """Wait for the task that a call has become, and return its result; cancel the task if the wait ends early."""
+        """Wait for the task that a call has become, and return its result; if the wait ends early, cancel the task."""
         followed = self.created(result)
         try:
             state = await followed.outcome(limits)
         finally:
-            # The caller never learns the id, so no one could ever fetch the result.
+            # The caller never gets the id, so the result could never be fetched.
             followed.abandon()
         return final_result(state)
 
     def note(self, notification: Notification) -> None:
-        """Take note of the state in a notification, if its task is being followed.
+        """Record the state in a notification, if its task is being followed.
 
         Raises:
             RemoteProtocolError: If it is malformed.
@@ -83,7 +83,7 @@ class FollowedTasks:
         if not isinstance(task_id, str):
             raise RemoteProtocolError(f"the server sent a malformed {NOTICE!r} notification: it names no task")
         followed = self._followed.get(task_id)
-        if followed is not None:  # otherwise the notification is late
+        if followed is not None:  # otherwise the notification has arrived too late
             followed.note(read_state(params, task_id))
 
 
@@ -114,12 +114,12 @@ class ClientTasks:
 
         Raises:
             UnknownTool: If the server has no such tool.
-            McpError: If the server refuses for another reason.
+            McpError: If the server refuses the call for another reason.
             InputError: If the server asks for input before it creates the task, and the callback provides none.
             RemoteProtocolError: If the result is malformed.
 
         Further errors and cancellation as in `Client.call_tool`. If the call is cancelled after the server has created
-        the task, its id is lost, and the task goes on.
+        the task, and before its id has arrived, the id is lost, and the task may go on.
         """
         if limits:
             refuse_unknown(ClientTasks.start, limits, CallLimits)
@@ -147,10 +147,10 @@ class ClientTasks:
 
 
 class TasksClientSide(ClientExtension):
-    """The additions of the tasks extension to a client."""
+    """The client's side of the extension."""
 
     identifier = IDENTIFIER
-    # See "Streamable HTTP: Routing Headers".
+    # Section "Streamable HTTP: Routing Headers".
     methods = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
     filters = {"taskIds": (NOTICE,)}  # noqa: RUF012 - as in the class that this one extends
 
@@ -163,7 +163,7 @@ class TasksClientSide(ClientExtension):
         return {} if revision in MODERN_REVISIONS else None
 
     def attach(self, client: Client, access: ClientAccess) -> FollowedTasks:
-        """Return the tasks of a client that are being followed: none yet."""
+        """Return the registry of the tasks that a client follows, empty at first."""
         return FollowedTasks(client, access)
 
 

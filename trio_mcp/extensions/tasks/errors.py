@@ -1,4 +1,4 @@
-"""How a task ends: the statuses that it never leaves, and the exceptions with which waiting for it ends."""
+"""How a task ends: its final statuses, and the exceptions that are raised instead of a result."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["ENDED", "IDENTIFIER", "TaskCancelled", "TaskExpired"]
 IDENTIFIER: Final = "io.modelcontextprotocol/tasks"
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
-"""The statuses that a task never leaves."""
+"""The final statuses of a task."""
 
 
 class TaskCancelled(TrioMcpError):
-    """The task was cancelled before it was done, by a client or by the server, so it has no result.
+    """The task was cancelled before it was completed, by a client or by the server, so it has no result.
 
     This is not `trio.Cancelled`: the caller itself was not cancelled.
 
@@ -32,10 +32,10 @@ class TaskCancelled(TrioMcpError):
 
 
 class TaskExpired(TrioMcpError):
-    """The task was not done when its time to live ended, after which a server may discard a task.
+    """The task had not ended when its time to live ended, after which a server may delete it.
 
     Attributes:
-        seconds: The time to live that the server stated last.
+        seconds: The time to live that the server stated last, in seconds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -43,4 +43,4 @@ class TaskExpired(TrioMcpError):
         self.seconds = seconds
 
     def _text(self) -> str:
-        return f"the task was not done within its time to live of {self.seconds:g} seconds"
+        return f"the task did not end within its time to live of {self.seconds:g} seconds"

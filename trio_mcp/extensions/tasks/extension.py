@@ -45,11 +45,11 @@ class Tasks:
         self._client_side: TasksClientSide | None = None
         self._server_side: TasksOnServer | None = None
 
-    # Each side is imported where it is used: a client needs nothing of a server, and the other way round.
+    # Each side is imported only when it is used: a client does not need the server's side, nor a server the client's.
 
     @property
     def client_side(self) -> TasksClientSide:
-        """The client's part."""
+        """The client's side of the extension."""
         if self._client_side is None:
             from trio_mcp.extensions.tasks.client import TasksClientSide
 
@@ -58,7 +58,7 @@ class Tasks:
 
     @property
     def server_side(self) -> TasksOnServer:
-        """The server's part."""
+        """The server's side of the extension."""
         if self._server_side is None:
             from trio_mcp.extensions.tasks.options import TaskOptions
             from trio_mcp.extensions.tasks.server import TasksOnServer
@@ -68,12 +68,12 @@ class Tasks:
 
     @property
     def middleware(self) -> MiddlewareFunction:
-        """The middleware of a server that makes tasks of calls, to be given a place in ``Server(middleware=[…])``."""
+        """The middleware that turns calls into tasks; name it in ``Server(middleware=[…])`` to choose its position."""
         return self.server_side.middleware
 
     @staticmethod
     def of(client: Client) -> ClientTasks:
-        """Return the tasks of a client, to start tasks and to find them again.
+        """Return an object that starts tasks for a client, and finds them again by their ids.
 
         Raises:
             LocalProtocolError: If the client was made without this extension.

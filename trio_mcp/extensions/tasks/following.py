@@ -34,36 +34,38 @@ if TYPE_CHECKING:
 
 __all__ = ["FollowedTask", "TaskCalls"]
 
-# The bounds of the interval between two requests for the state, in seconds. They are arbitrary choices: a server can
-# neither make a client busy nor make it miss the end of a task for hours.
+# The bounds of the interval between two polls, in seconds. They are arbitrary choices: a server can neither keep a
+# client busy with polls, nor make it notice the end of a task hours late.
 SHORTEST_INTERVAL: Final = 0.05
 LONGEST_INTERVAL: Final = 60.0
 USUAL_INTERVAL: Final = 1.0
-"""The interval if the server suggests none (arbitrary)."""
+"""The interval if the server suggests none, in seconds (arbitrary)."""
 SLOW_INTERVAL: Final = 30.0
-"""The shortest interval while the server announces changes: a lost announcement must not be waited for forever."""
+"""The shortest interval while the server announces changes, in seconds (arbitrary): a notification may get lost."""
 MAX_STUCK: Final = 60
-"""How many times a task may still need input although all of its questions have been answered (arbitrary)."""
+"""The polls for which a task may still need input although all of its questions were answered (arbitrary)."""
 MAX_FAILED: Final = 3
-"""How many requests for the state may fail in a row, if the connection is open, before waiting fails (arbitrary)."""
+"""How many polls must fail in a row, with the connection open, before waiting fails (arbitrary)."""
 MAX_ATTEMPTS_TO_HEAR: Final = 3
-"""How many times a client listens for changes of one task, before it only polls (arbitrary)."""
+"""How many times a client listens for changes of one task before it only polls (arbitrary)."""
 LISTEN_TIMEOUT: Final = 10.0
+"""Seconds to wait for the first poll, and for the acknowledgement of the subscription (arbitrary)."""
 LINGER: Final = 5.0
-"""How many seconds a client goes on listening for changes while no task waits for them."""
+"""Seconds for which a client goes on listening for changes after the last wait for them (arbitrary)."""
 CANCEL_TIMEOUT: Final = 10.0
+"""Seconds to wait for the response to a cancellation for which no caller waits (arbitrary)."""
 LONGEST_TTL_MS: Final = 1e15
-"""A longer time to live, about 30,000 years, does not limit anything."""
+"""A longer time to live, over 30,000 years, counts as no limit (arbitrary)."""
 
 
 @attrs.define(eq=False)
 class TaskCalls:
-    """The things that the tasks of one client share.
+    """The requests and settings that the tasks of one client share.
 
     Attributes:
         client: The client.
-        access: The parts of the client.
-        listens: Whether the server may announce changes of tasks; False once it has turned out not to.
+        access: The parts of the client that extensions use.
+        listens: Whether to listen for changes; False once the server has turned out not to announce them.
     """
 
     client: Client
@@ -71,7 +73,7 @@ class TaskCalls:
     listens: bool = True
 
     async def request(self, method: str, task_id: str, limits: CallLimits, **params: Any) -> dict[str, Any]:
-        """Send a request about a task; each of them may be repeated on another way to the server."""
+        """Send a request about a task. A client with several ways to the server may repeat it on another way."""
         timeout, urgent = limits.get("timeout", USE_SESSION), limits.get("urgent", False)
         return await self.client.request(
             method, {"taskId": task_id, **params}, timeout=timeout, total_timeout=None, retry=True, urgent=urgent
@@ -79,18 +81,18 @@ class TaskCalls:
 
 
 class FollowedTask:
-    """A task of a server, for all functions that wait for it: they poll and ask only once.
+    """The state of a task of a server, shared by all functions that wait for it, so that each poll is sent once.
 
     Args:
-        calls: What the tasks of the client share.
+        calls: The requests and settings that the tasks of the client share.
         task_id: The task's id.
-        seed: The state with which the task was created; None if the task is older.
+        seed: The state with which the task was created; None if only its id is known.
 
     Attributes:
         id: The task's id.
-        state: The newest known state; None if none is known.
-        whole: Whether the state has the task's outcome and questions, which the result that creates a task lacks.
-        version: How many states have been seen.
+        state: The newest known state; None before the first one.
+        whole: Whether the state includes the outcome and the questions, which the result that creates a task lacks.
+        version: How many states have been recorded.
     """
 
     def __init__(self, calls: TaskCalls, task_id: str, seed: TaskState | None = None) -> None:
@@ -124,11 +126,11 @@ class FollowedTask:
     # --- the state ---------------------------------------------------------------------------------------------------
 
     async def get(self, limits: CallLimits) -> TaskState:
-        """Ask the server for the state.
+        """Poll the state once.
 
         Raises:
             McpError: If the server does not know the task, for example.
-            RemoteProtocolError: If the state is malformed, or the task has left a final status.
+            RemoteProtocolError: If the state is malformed, or the server has changed a final status.
         """
         before = self.ended
         state = read_state(await self._calls.request("tasks/get", self.id, limits), self.id)
@@ -143,8 +145,8 @@ class FollowedTask:
         return state
 
     def note(self, state: TaskState) -> None:
-        """Take note of a whole state, from a result or a notification."""
-        # A notification, and the response to another request, may arrive late; so nothing follows a final status.
+        """Record a whole state, from a result or a notification."""
+        # A notification or the response to another poll may arrive late, so a final status is never replaced.
         if self.ended:
             return
         self.state, self.whole = state, True
@@ -154,7 +156,7 @@ class FollowedTask:
         self._news.unpark_all()
 
     async def observe(self, seen: int, limits: CallLimits) -> None:
-        """Wait until a state after the version ``seen`` is known.
+        """Wait until a state newer than the version ``seen`` is known.
 
         Raises:
             TaskExpired: If the task's time to live has ended.
@@ -181,7 +183,7 @@ class FollowedTask:
         try:
             await self.get(limits)
         except TransportError as exc:
-            # The task goes on without the connection, so one broken exchange must not end the wait for it.
+            # The task does not depend on the connection, so one broken exchange must not end the wait for it.
             self._failed += 1
             if self._failed >= MAX_FAILED or self._calls.client.session.closed or isinstance(exc, AuthorizationError):
                 raise
@@ -193,17 +195,17 @@ class FollowedTask:
             raise TaskExpired(seconds)
 
     def _due(self) -> float:
-        """Return when the server is to be asked next."""
+        """Return the time of the next poll, on Trio's clock."""
         stated = None if self.state is None else self.state.poll_interval_ms
         # The bounds apply before the division, because an integer in JSON may be too large for a float.
         interval = USUAL_INTERVAL if stated is None else min(stated, LONGEST_INTERVAL * 1000) / 1000
         interval = max(interval, SLOW_INTERVAL if self._honored else SHORTEST_INTERVAL)
-        # The last look comes when the time to live ends.
+        # The last poll comes when the time to live ends.
         return min(self._polled + interval, max(self._began + self._time_to_live(), self._polled + SHORTEST_INTERVAL))
 
     def _time_to_live(self) -> float:
-        # The time is counted from when this client first knew of the task, never before its creation, so the clocks of
-        # both sides need not agree.
+        # The time counts from when this client first knew of the task, which is after its creation, so the clocks of
+        # the two sides need not agree.
         ttl = None if self.state is None else self.state.ttl_ms
         return math.inf if ttl is None or ttl > LONGEST_TTL_MS else ttl / 1000
 
@@ -218,8 +220,8 @@ class FollowedTask:
 
         Raises:
             InputError: If a callback provides no answer.
-            RemoteProtocolError: If the server breaks the protocol, or the task still needs input `MAX_STUCK` polls
-                after all of its questions have been answered.
+            RemoteProtocolError: If the server breaks the protocol, or if the task still needs input `MAX_STUCK` polls
+                after all of its questions were answered.
             TaskExpired: If the task's time to live has ended.
 
         Further errors are those of `get`.
@@ -235,7 +237,7 @@ class FollowedTask:
         return self.state
 
     def _take_up(self, requests: Mapping[str, Any], nursery: trio.Nursery, limits: CallLimits) -> None:
-        """Pass new questions to the callbacks, in a task of the caller, so that the state is watched meanwhile."""
+        """Pass new questions to the callbacks in the caller's nursery, so that polling continues meanwhile."""
         fresh = {key: request for key, request in requests.items() if key not in self._asked}
         if fresh:
             self._asked |= fresh.keys()
@@ -245,7 +247,7 @@ class FollowedTask:
             nursery.start_soon(self._answer, fresh, limits)
         elif not self._answering and self._polls - self._answered_at >= MAX_STUCK:
             raise RemoteProtocolError(
-                f"a task still needed input after all of its questions had been answered and {MAX_STUCK} polls"
+                f"a task still needed input {MAX_STUCK} polls after all of its questions had been answered"
             )
 
     async def _answer(self, questions: dict[str, Any], limits: CallLimits) -> None:
@@ -256,7 +258,7 @@ class FollowedTask:
         finally:
             self._answering -= 1
             self._answered_at = self._polls
-            # A question without an answer is asked again by the next function that waits for the task.
+            # The next function that waits for the task passes questions without answers to the callbacks again.
             self._asked -= questions.keys() - self._unsent.keys() - self._sent
         self._poll_now()
 
@@ -265,7 +267,7 @@ class FollowedTask:
         try:
             await self._calls.request("tasks/update", self.id, limits, inputResponses=answers)
         except BaseException:
-            # The server may have got the answers; it ignores those to questions that have been answered.
+            # The server may have got the answers already; it then ignores them.
             self._unsent = {**answers, **self._unsent}
             raise
         self._sent |= answers.keys()
@@ -277,7 +279,7 @@ class FollowedTask:
         await self._calls.request("tasks/cancel", self.id, limits)
 
     def abandon(self) -> None:
-        """Hand over the cancellation of the task to the session, without waiting, unless the task has ended."""
+        """Cancel the task in a background task of the session, unless it has ended; do not wait."""
         if not self.ended:
             self._calls.client.session.start_soon(self._cancel_quietly)
 
@@ -285,14 +287,14 @@ class FollowedTask:
         try:
             await self.cancel(CallLimits(timeout=CANCEL_TIMEOUT))
         except Exception as exc:
-            # No caller waits for it, and the server discards the task by itself some day.
+            # No caller waits for the cancellation, and the server deletes the task when it expires.
             logger.info("cancelling a task failed: %s", type(exc).__name__)
 
     # --- listening ---------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _being_waited_for(self) -> Iterator[None]:
-        """Listen for changes while the block runs, and for a moment after it."""
+        """Listen for changes while the block runs, and for `LINGER` seconds after it."""
         self._waiting += 1
         if (
             self._calls.listens
@@ -309,7 +311,7 @@ class FollowedTask:
             self._waiting -= 1
             self._left = trio.current_time()
 
-    # A task of the session listens, because an iterator over states has no end at which it could stop to listen.
+    # A background task of the session listens, because an iterator over states may be dropped without notice.
     async def _hear(self) -> None:
         assert self._hearing is not None
         try:
@@ -324,7 +326,7 @@ class FollowedTask:
                     else:
                         self._calls.listens = False
         except Exception as exc:
-            # A server that does not announce changes is polled instead.
+            # Without announcements, the state is polled.
             if isinstance(exc, RequestTimeout) or (isinstance(exc, McpError) and exc.code == METHOD_NOT_FOUND):
                 self._calls.listens = False
             logger.debug("listening for the changes of a task ended: %s", type(exc).__name__)
@@ -333,13 +335,13 @@ class FollowedTask:
             self._news.unpark_all()
 
     async def _first_look(self) -> None:
-        # A task that has already ended costs one request and no stream: its end cancels the scope around this.
+        # If the first poll finds that the task has ended, no stream is opened: `note` cancels the scope around this.
         if not self.whole:
             with trio.move_on_after(LISTEN_TIMEOUT):
                 await self._news.park()
 
     async def _linger(self, subscription: Subscription) -> None:
-        """Wait until the subscription ends, or no function has waited for the task for a while."""
+        """Wait until the subscription ends, or no function has waited for the task for `LINGER` seconds."""
         while self._waiting or trio.current_time() < self._left + LINGER:
             with trio.move_on_after(LINGER):
                 # The subscription yields nothing: its notifications go to `note`.

@@ -1,4 +1,4 @@
-"""`TaskHandle`: a task of a server, as its client uses it."""
+"""`TaskHandle`: a client's handle for a task of a server."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ANY_TIME = CallLimits()
 
 
 class TaskHandle:
-    """A task of a server: made by `ClientTasks.start` and `ClientTasks.task`.
+    """A handle for a task of a server; returned by `ClientTasks.start` and `ClientTasks.task`.
 
-    Every client that knows the task's `id` may read and change the task, so keep it as you would keep a password. The
-    ``repr`` does not show it.
+    Every client that knows the task's `id` may read and change the task, so keep the id as you would keep a password.
+    The ``repr`` does not show it.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class TaskHandle:
         return None if self._followed is None else self._followed.id
 
     async def get(self, *, timeout: Limit = USE_SESSION) -> TaskState:
-        """Ask the server for the task's state.
+        """Request the task's state from the server.
 
         Args:
-            timeout: Seconds to wait.
+            timeout: Seconds to wait for the response.
 
         Raises:
             McpError: If the server does not know the task: -32602.
@@ -73,11 +73,12 @@ class TaskHandle:
     def watch(self) -> TaskWatch:
         """Iterate over the task's states: ``async for state in task.watch()``; the last one is final.
 
-        The first one is the newest state that is known. States that follow each other quickly may be left out. The
-        client listens for changes if the server announces them, and otherwise polls it. Watching answers no questions
-        of the task; `result` does.
+        The first one is the newest known state. States that follow each other quickly may be skipped. The client
+        listens for changes if the server announces them, and otherwise polls. Only `result` answers the questions of
+        the task. Without a task, because the server returned a result at once, there are no states.
 
-        The loop raises the exceptions of `result`, except those about the outcome, and may be left at any time.
+        The loop raises the exceptions of `result`, except those about the outcome. It may be left or cancelled at any
+        time, which does not affect the task.
         """
         return TaskWatch(self._followed)
 
@@ -90,30 +91,30 @@ class TaskHandle:
     async def result(self, result_type: Any, **limits: Unpack[CallLimits]) -> ToolResult[Any]: ...
 
     async def result(self, result_type: Any = None, **limits: Unpack[CallLimits]) -> ToolResult:
-        """Wait until the task has ended, and return the tool's result; the `Client`'s answers provide what it asks for.
+        """Wait until the task has ended, and return the tool's result; the client's `Answers` respond to its questions.
 
-        Several tasks of the program may wait at the same time; each question is put to the callbacks once. If a
-        callback fails, or the wait is cancelled meanwhile, the next call asks again.
+        Several Trio tasks may wait at the same time; each question is passed to the callbacks once. If a callback
+        fails, or the wait is cancelled while it runs, the next call passes the question to it again.
 
         Args:
-            result_type: The type of what the tool returns, as in `Client.call_tool`.
-            limits: ``timeout`` applies to each request, and ``total_timeout`` to the whole wait; ``urgent`` as in
-                `CallLimits`. A task reports no progress.
+            result_type: The type of the value that the tool returns, as in `Client.call_tool`.
+            limits: As in `Client.call_tool`, except that ``timeout`` applies to each request, ``total_timeout`` to the
+                whole wait, and ``on_progress`` is not called: a task reports no progress.
 
         Returns:
-            The result, checked as in `Client.call_tool`; with the handle of a saved id, without the output schema,
-            unless the tool's name was given.
+            The result, checked as in `Client.call_tool`; but not against the output schema, if the handle was made
+            from an id without the tool's name.
 
         Raises:
             McpError: If the task failed with this error, or the server does not know the task (-32602).
             TaskCancelled: If the task was cancelled.
-            TaskExpired: If the task was not done at the end of its time to live.
+            TaskExpired: If the task has not ended when its time to live ends.
             InputError: If the task asks for input and the callback provides none.
             RemoteProtocolError: If the server breaks the protocol, or the result is invalid.
-            RequestTimeout, TransportError: As in `BaseSession.send_request`. Some broken exchanges are made up for by
-                later ones.
+            RequestTimeout, TransportError: As in `BaseSession.send_request`. A poll that fails with a `TransportError`
+                is repeated twice while the connection is open.
 
-        When cancelled, the call ends at once; the task goes on: see `cancel`.
+        If the call is cancelled, it ends at once, and the task goes on; to cancel the task, use `cancel`.
         """
         if limits:
             refuse_unknown(TaskHandle.result, limits, CallLimits)
@@ -132,7 +133,8 @@ class TaskHandle:
     async def cancel(self, *, timeout: Limit = USE_SESSION) -> None:
         """Ask the server to cancel the task.
 
-        The server decides whether and when the task ends; `result` tells. A task that has ended stays as it is.
+        The server decides whether and when the task ends; to find out, use `watch` or `result`. A task that has ended
+        stays as it is.
 
         Args:
             timeout: Seconds to wait for the server's acknowledgement.
@@ -157,14 +159,14 @@ class TaskWatch(AsyncIterator[TaskState]):
         self._over = followed is None
 
     async def __anext__(self) -> TaskState:
-        """Wait for the next state and return it. If the wait is cancelled, no state is lost but those replaced."""
+        """Wait for the next state and return it. If the wait is cancelled, the next call returns the newest state."""
         await trio.lowlevel.checkpoint()
         followed = self._followed
         if followed is None or self._over:
             raise StopAsyncIteration
         while True:
             state = followed.state
-            # The state with which a task is created lacks its outcome, so it is never the last one.
+            # The state with which a task is created lacks its outcome, so the last one has to be polled.
             if state is not None and (followed.whole or not state.is_final) and _told(state) != self._last:
                 self._last, self._over = _told(state), state.is_final
                 return state

@@ -15,10 +15,11 @@ class TaskOptions:
     """The limits of a server's tasks.
 
     Attributes:
-        max_tasks: How many tasks the store holds at once, those that have ended included, until they expire.
-        max_running: How many tasks run at once in this process.
-        max_size: How many bytes a task may take in the store: its arguments, its journal and its result each.
-        lease: Seconds after which a process that does not renew its hold on a task has lost it.
+        max_tasks: The maximum number of tasks in the store. Tasks that have ended count until they expire.
+        max_running: The maximum number of tasks that run at the same time in this process.
+        max_size: The maximum size in bytes of the arguments and the journal of a task together when it is created;
+            later of its journal, of its questions, and of its result each.
+        lease: Seconds after which a process has lost a task whose lease it has not renewed.
 
     Raises:
         TypeError, ValueError: If a value is invalid.

@@ -1,4 +1,4 @@
-"""The tasks extension as clients read it: the state of a task, and how one ends.
+"""The state of a task as clients read it, and its final result.
 
 See ``io.modelcontextprotocol/tasks``, section Tasks. The tasks of revision 2025-11-25 are in `trio_mcp.types.tasks`.
 """
@@ -30,8 +30,8 @@ Milliseconds = Annotated[int, Strict(), Field(ge=0)] | Annotated[float, Strict()
 class TaskState(WireModel, since="2026-07-28"):
     """The state of a task at one moment.
 
-    The task's id is a secret, because a client that knows it may read and change the task. So it is not shown in the
-    ``repr``.
+    The task's id is a secret, because a client that knows it may read and change the task. So the ``repr`` does not
+    show it.
 
     Attributes:
         task_id: The task's id.
@@ -41,7 +41,7 @@ class TaskState(WireModel, since="2026-07-28"):
         created_at: When the task was created, in ISO 8601.
         last_updated_at: When the task was last updated, in ISO 8601.
         ttl_ms: For how many milliseconds after its creation the server keeps the task; None for no limit.
-        poll_interval_ms: How many milliseconds the server suggests to wait between requests for the state, or None.
+        poll_interval_ms: The interval between polls that the server suggests, in milliseconds, or None.
         input_requests: The questions that wait for an answer, by key, if the status is ``"input_required"``.
         result: The result of the original request, as plain data, if the status is ``"completed"``.
         error: The JSON-RPC error, as plain data, if the status is ``"failed"``.
@@ -86,7 +86,7 @@ def read_state(data: dict[str, Any], task_id: str) -> TaskState:
     state = _parsed(data, "sent a malformed state of a task")
     # The texts of these errors do not contain the ids, which are secrets.
     if state.task_id != task_id:
-        raise RemoteProtocolError("the server sent the state of another task than the one asked for")
+        raise RemoteProtocolError("the server sent the state of a different task than the one requested")
     if state.status == "completed" and state.result is None:
         raise RemoteProtocolError("the server sent the state of a completed task without its result")
     if state.status == "failed" and not _is_error(state.error):
