@@ -552,7 +552,7 @@ async def test_a_call_that_finds_no_room_for_its_task_gets_one_clear_error(autoj
 
     async with client_of(server, extensions=[Tasks()]) as client:
         first = await Tasks.of(client).start("work", {"number": 1})
-        with pytest.raises(McpError, match="holds as many tasks as it may; try again later") as caught:
+        with pytest.raises(McpError, match="already holds the maximum number of tasks; try again later") as caught:
             await Tasks.of(client).start("work", {"number": 2})
         assert caught.value.code == OVERLOADED
         assert ended == ["2 ends"]

@@ -140,7 +140,7 @@ async def test_a_replay_that_asks_something_else_fails_the_task(swallows: bool, 
         await answer(client, task_id, who={"name": "Ann"})
         state = await done(client, task_id)
         assert state["status"] == "failed"
-        assert state["error"]["message"] == "the tool does not ask the question 'who' again that was answered"
+        assert state["error"]["message"] == "the tool did not repeat the question 'who', which has been answered"
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ async def test_a_result_that_is_too_large_fails_the_task(autojump_clock: MockClo
     async with client_of(server_with(large, options=TaskOptions(max_size=1500))) as client:
         state = await done(client, await start(client, "large"))
         assert state["status"] == "failed"
-        assert "a task may take 1500" in state["error"]["message"]
+        assert "the limit is 1500" in state["error"]["message"]
 
 
 async def test_a_call_that_is_too_large_is_refused(autojump_clock: MockClock) -> None:
@@ -297,7 +297,7 @@ async def test_a_question_that_finds_no_room_is_refused_clearly(autojump_clock: 
         await start(client, "ask")
         error = await refused(client, "tools/call", name="ask")
         assert error.code == OVERLOADED
-        assert "as many tasks as it may" in error.message
+        assert "the maximum number of tasks" in error.message
 
 
 async def test_a_store_that_is_away_is_one_clear_error(autojump_clock: MockClock) -> None:

@@ -1,4 +1,4 @@
-"""The context of a tool's function that may run as a task."""
+"""The context of a tool's function that runs as a task, or may become one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["NoClient", "TaskContext"]
 
 
 class NoClient:
-    """The connection and the sink of a request that no client has sent: what is sent goes nowhere."""
+    """The connection and the sink of a run without a request: messages that are sent to the client are dropped."""
 
     has_room = True
     permit = None
@@ -35,13 +35,13 @@ class NoClient:
         self.audience = Audience(run.changes)
 
     async def room(self, related: RequestId | None = None, urgent: bool = False) -> None:
-        """Return: there is always room."""
+        """Return at once: there is always room."""
 
     def put(self, message: SessionMessage, owner: Any = None) -> None:
         """Drop a message."""
 
     def put_control(self, message: SessionMessage) -> bool:
-        """Drop a message."""
+        """Drop a message, and return that it was not sent."""
         return False
 
     def release(self, request_id: RequestId) -> None:
@@ -57,7 +57,7 @@ class RunOfTask(Protocol):
 
     @property
     def asks_as_task(self) -> bool:
-        """Whether a question ends the run, and becomes one of the task's."""
+        """Whether a question ends the run, and becomes a question of the task."""
 
     async def interact(self, context: Any, bind: Callable[[], Call], *, park: bool) -> Any:
         """Call the function in the rounds of input of the task."""
@@ -77,7 +77,7 @@ class TaskContext(ServedContext[Any]):
 
     Attributes:
         run: The run of the function.
-        elsewhere: Whether the function runs without the request that began the task.
+        elsewhere: Whether the function runs without the request that created the task.
     """
 
     __slots__ = ("elsewhere", "run")
@@ -91,7 +91,7 @@ class TaskContext(ServedContext[Any]):
 
     @classmethod
     def of_call(cls, context: ServedContext[Any], run: RunOfTask) -> TaskContext:
-        """Return the context for a run that serves the request that may become a task."""
+        """Return the context for the run that begins with a request."""
         no_sink: Any = None
         own = cls(incoming_of(context), no_sink, context.connection, context.state, run, elsewhere=False)
         own.go_on_as(context)  # takes the sink, the client and the principal
@@ -113,23 +113,17 @@ class TaskContext(ServedContext[Any]):
 
     def _refuse(self, what: str) -> NoReturn:
         raise LocalProtocolError(
-            f"{what}: this run of {self.params.get('name')!r} continues a task without the request that began "
+            f"{what}: this run of {self.params.get('name')!r} continues a task without the request that created "
             "it; it has the arguments, the answers, the values of `once` and the principal"
         )
 
-    # --- what only the request has -------------------------------------------------------------------------------
+    # --- available only in the request ---------------------------------------------------------------------------
 
     @property
     def headers(self) -> Mapping[str, str]:
         if self.elsewhere:
             self._refuse("there are no headers")
         return super().headers
-
-    @property
-    def session_state(self) -> dict[str, Any]:
-        if self.elsewhere:
-            self._refuse("there is no session")
-        return super().session_state
 
     def sample(self, *arguments: Any, **details: Any) -> Any:
         if self.elsewhere or self.run.asks_as_task:
@@ -148,15 +142,12 @@ class TaskContext(ServedContext[Any]):
             self._refuse("there is no client to notify")
         await super().notify(method, params, urgent=urgent)
 
-    # --- what only a task has ------------------------------------------------------------------------------------
+    # --- different in a task -------------------------------------------------------------------------------------
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         await super().report_progress(progress, total, message)
         done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
         await self.run.say(done if message is None else f"{message} ({done})")
-
-    async def once(self, key: str, function: Callable[..., Any], *arguments: Any, type: Any = None) -> Any:
-        return await super().once(key, function, *arguments, type=type)
 
     async def detach(self) -> bool:
         await trio.lowlevel.checkpoint()

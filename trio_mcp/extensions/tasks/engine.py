@@ -1,4 +1,4 @@
-"""The engine of tasks in one run of a server: holds the leases of tasks, and takes up those that are ready."""
+"""The engine of tasks in one run of a server: it renews the leases of running tasks, and claims tasks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOPIC = "tasks"
 CHANGED = "notifications/tasks"
 
 SLICE = 32
-"""How many tasks are claimed at once (arbitrary)."""
+"""The maximum number of tasks that are claimed at once (arbitrary)."""
 
 
 class TaskEngine:
@@ -41,7 +41,7 @@ class TaskEngine:
 
     Args:
         host: The run of the server.
-        stores: Where the tasks lie.
+        stores: The stores of the tasks.
         options: The limits.
 
     Attributes:
@@ -57,7 +57,7 @@ class TaskEngine:
         self.ending = False
         self._due = trio.Event()  # set while there are leases to renew
         self._confirming = trio.Lock()
-        self._seen: dict[str, StoredTask] = {}  # by id: the tasks that clients listen for, as they were told
+        self._seen: dict[str, StoredTask] = {}  # by id: the tasks that clients listen for, as last announced
         self._ids: dict[str, str] = {}  # those ids, by the keys of the tasks
 
     # --- runs ----------------------------------------------------------------------------------------------------
@@ -67,11 +67,11 @@ class TaskEngine:
         self.host.nursery.start_soon(run.serve, name="a task")
 
     def holds(self, run: TaskRun, before: float) -> None:
-        """Keep the lease of a run that has been given one.
+        """Renew the lease of a run from now on.
 
         Args:
             run: The run.
-            before: The time, on the clock of the stores, before the lease was asked for.
+            before: The time, on the clock of the stores, before the call that returned the lease.
         """
         self.running[run.key] = run
         run.hold(self._stop_at(before))
@@ -83,7 +83,7 @@ class TaskEngine:
             self.stores.wake(TOPIC)  # there is room for another task
 
     def changed(self, task: StoredTask) -> None:
-        """Announce that a task has changed."""
+        """Announce that this process has changed a task."""
         self.stores.wake(TOPIC)
         self._saw(task)
 
@@ -91,23 +91,23 @@ class TaskEngine:
         return trio.current_time() + before + self.options.lease * 2 / 3 - self.stores.clock()
 
     async def confirmed(self, run: TaskRun) -> None:
-        """Wait until the lease of a run is certain; end the run if it is another's, or stays uncertain.
+        """Wait until this process certainly holds the lease of a run; otherwise cancel the run.
 
         Raises:
-            StaleWriter: If the run has ended, and the caller can't be cancelled.
+            StaleWriter: If the run was cancelled, but the caller can't be: in a thread, or in a shielded scope.
         """
         await trio.lowlevel.checkpoint()
         while trio.current_time() >= run.scope.deadline or run.scope.cancel_called:
             if not run.scope.cancel_called:
                 async with self._confirming:
                     await self._renew()
-            await trio.lowlevel.checkpoint()  # usually raises, if the run has ended
+            await trio.lowlevel.checkpoint()  # usually raises, if the run was cancelled
             if run.scope.cancel_called:
                 run.cancel("late")
                 raise StaleWriter("the run of the task has ended")
 
     async def keep_leases(self) -> None:
-        """Renew the leases that this process holds, for as long as it holds any."""
+        """Renew the leases that this process holds, until the run of the server is cancelled."""
         pause = self.options.lease / 3
         try:
             while True:
@@ -117,13 +117,13 @@ class TaskEngine:
                     self._due = trio.Event()
                     continue
                 async with self._confirming:
-                    # A renewal that has failed is tried again soon: two failures must not end every run.
+                    # A failed renewal is repeated soon, because a run is cancelled after two thirds of its lease.
                     pause = self.options.lease / (3 if await self._renew() else 15)
         finally:
             self.ending = True
 
     async def _renew(self) -> bool:
-        """Renew all leases; return whether the store has said which of them are still held."""
+        """Renew all leases; return whether the store could be reached."""
         runs = dict(self.running)
         before = self.stores.clock()
         try:
@@ -146,7 +146,7 @@ class TaskEngine:
     # --- tasks of others -----------------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Take up tasks that are ready, or were lost, and see which of those that matter here have changed."""
+        """Claim tasks that are ready or lost, and look for changes of tasks that run or are listened for here."""
         with self.stores.listen(TOPIC) as listener:
             away = False
             while True:
@@ -164,7 +164,7 @@ class TaskEngine:
                 await listener.woken()
 
     async def _take(self) -> bool:
-        """Take up some tasks; return whether there may be more."""
+        """Claim some tasks and start them; return whether there may be more."""
         room = min(self.options.max_running - len(self.running), SLICE)
         tools = self.host.declaring("task")
         if room <= 0 or not tools:
@@ -180,10 +180,10 @@ class TaskEngine:
                     continue
                 await self._take_up(claim, policy, before)
             except StoreError as exc:
-                logger.warning("a task of the tool %r could not be taken up: %s", claim.task.tool, exc)
+                logger.warning("a task of the tool %r was claimed, but could not be started: %s", claim.task.tool, exc)
             except Exception as exc:
                 logger.error("a task of the tool %r can't be read", claim.task.tool, exc_info=exc)
-                await self._give_up(claim.task, "what the server has stored of the task can't be read")
+                await self._give_up(claim.task, "the stored data of the task can't be read")
         return len(claims) == room
 
     async def _take_up(self, claim: Claim, policy: TaskPolicy, before: float) -> None:
@@ -197,7 +197,7 @@ class TaskEngine:
         elif lost and (task.takeovers >= policy.max_takeovers or (task.begun and policy.on_loss == "fail")):
             await self._give_up(task, unknown_outcome("the process that ran the tool has ended").message)
         elif journal.size > self.options.max_size:
-            await self._give_up(task, f"the task's journal takes more than {self.options.max_size} bytes")
+            await self._give_up(task, f"the journal of the task has more than {self.options.max_size} bytes")
         else:
             if lost:
                 await run.change(takeovers=task.takeovers + 1)
@@ -205,7 +205,7 @@ class TaskEngine:
             self.start(run)
 
     async def _release(self, task: StoredTask) -> None:
-        """Leave a task that was just claimed to other processes."""
+        """Give up the lease of a task that was just claimed, so that other processes may claim it."""
 
         def release(now: StoredTask) -> tuple[StoredTask, list[JournalEntry]] | None:
             return (attrs.evolve(now, token=""), []) if now.token == task.token else None
@@ -213,7 +213,7 @@ class TaskEngine:
         await self.swap(task.key, release)
 
     async def _give_up(self, task: StoredTask, why: str) -> None:
-        """End a task that was just claimed as failed."""
+        """End a task as failed that was just claimed."""
         error = error_bytes(McpError(INTERNAL_ERROR, why))
 
         def fail(now: StoredTask) -> tuple[StoredTask, list[JournalEntry]] | None:
@@ -224,7 +224,11 @@ class TaskEngine:
         await self.swap(task.key, fail)
 
     async def end_orphan(self, task: StoredTask) -> bool:
-        """End a task whose tool this server does not offer, if no other process takes it up for a whole lease."""
+        """End a task whose tool this server does not offer, if no process has claimed it for a whole lease.
+
+        Returns:
+            Whether tasks were claimed, so that the task may have changed.
+        """
         if task.status != "working" or self._policy_of(task) is not None:
             return False
         if self.stores.now() < task.updated + self.options.lease:
@@ -232,7 +236,7 @@ class TaskEngine:
         claims = await self.stores.claim_tasks([task.tool], lease=self.options.lease, most=SLICE)
         for claim in claims:
             if claim.lost or self.stores.now() < claim.task.updated + self.options.lease:
-                # A process that has the tool gets a whole lease to take it.
+                # A process that offers the tool gets a whole lease to claim it.
                 await self._release(claim.task)
             else:
                 await self._give_up(claim.task, f"the server has no tool {task.tool!r} any more")
@@ -268,7 +272,7 @@ class TaskEngine:
         return StoredCall.from_bytes(task.body).scopes if tool is None else tool.scopes
 
     def poll_of(self, task: StoredTask) -> float:
-        """Return the seconds that clients should wait between two looks at a task."""
+        """Return the seconds that clients should wait between two polls of a task."""
         policy = self._policy_of(task)
         return TaskPolicy().poll if policy is None else policy.poll
 
@@ -281,15 +285,15 @@ class TaskEngine:
     async def swap(
         self, key: str, change: Callable[[StoredTask], tuple[StoredTask, list[JournalEntry]] | None]
     ) -> StoredTask | None:
-        """Change a task that this process need not hold.
+        """Change a task without holding its lease: compare and swap, repeated until it succeeds.
 
         Args:
             key: The key of the task.
-            change: ``(task) -> (task, entries) | None``: returns the task as it is to be, without a new version, and
-                entries for its journal; None to change nothing. It may be called several times.
+            change: ``(task) -> (task, entries) | None``: returns the changed task, without a new version, and entries
+                for its journal; None to change nothing. It may be called several times.
 
         Returns:
-            The task as it is then; None if it is gone.
+            The task after the change; None if it is gone.
         """
         while True:
             task = await self.stores.task(key)
@@ -303,7 +307,7 @@ class TaskEngine:
                 return new
 
     async def cancel(self, key: str) -> None:
-        """End a task that has not ended as cancelled; if a process runs it, that process does so."""
+        """Cancel a task, unless it has ended; a process that runs it then cancels the function and ends the task."""
 
         def cancel(task: StoredTask) -> tuple[StoredTask, list[JournalEntry]] | None:
             if task.status in ENDED or task.cancelling:
@@ -319,7 +323,7 @@ class TaskEngine:
     # --- listeners -----------------------------------------------------------------------------------------------
 
     def watch(self, task_id: str, task: StoredTask) -> None:
-        """Follow the changes of a task that a client is about to listen for."""
+        """Announce the changes of a task from now on, because a client is about to listen for it."""
         self._seen.setdefault(task_id, task)
         self._ids[task.key] = task_id
 
@@ -333,13 +337,13 @@ class TaskEngine:
         if task_id is None:
             return
         seen = self._seen.get(task_id)
-        # Without one, the task was not listened for yet at the last look: what happened since is not known.
+        # If it is missing, no client listened for the task at the last poll, so the task may have changed since.
         if seen is None or seen.version < task.version:
             self._seen[task_id] = task
             self.host.announce(CHANGED, task_id)
 
     async def _see(self) -> None:
-        """Look for changes that other processes have made."""
+        """Read the changes that other processes have made."""
         listened = set(self.host.listened(CHANGED))
         for task_id in [each for each in self._seen if each not in listened]:
             del self._seen[task_id]

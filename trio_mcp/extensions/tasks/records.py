@@ -1,4 +1,4 @@
-"""The stored parts of a task, as JSON: its call, its journal, its questions and its outcome; and how clients see it."""
+"""The parts of a task as JSON: its stored call, journal, questions and outcome; and its state on the wire."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MAX_ID: Final = 200
-"""The longest task id that is looked up, in characters; ours have 22."""
+"""The longest task id that is looked up, in characters (arbitrary); those of `new_id` have 22."""
 
 
 def new_id() -> str:
@@ -52,7 +52,7 @@ def key_of(task_id: object) -> str | None:
 
 
 def owner_of(principal: Principal | None) -> str:
-    """Return the identity that a task belongs to, as text; empty for an unknown caller."""
+    """Return the identity of the principal that a task belongs to, as a string; empty without a principal."""
     return "" if principal is None else json.dumps(principal.identity)
 
 
@@ -63,9 +63,9 @@ class StoredCall:
     Attributes:
         arguments: The tool's arguments.
         revision: The revision of the request.
-        client_info: What the client said about itself.
-        capabilities: What the client declared.
-        scopes: The scopes that the tool needed.
+        client_info: The client's ``clientInfo``.
+        capabilities: The capabilities that the client declared.
+        scopes: The scopes that the tool needed at the time of the call.
     """
 
     arguments: dict[str, Any] | None
@@ -80,22 +80,22 @@ class StoredCall:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StoredCall:
-        """Read what `to_bytes` wrote."""
+        """Read a call from the JSON of `to_bytes`."""
         arguments, revision, info, capabilities, scopes = from_json(data)
         return cls(arguments, revision, info, capabilities, tuple(scopes))
 
 
 @attrs.define
 class Journal:
-    """The inputs that a task's function has got so far: answers and ``once`` values. Runs of the function replay it.
+    """The answers and ``once`` values that a task's function has got so far; later runs of the function replay them.
 
     Attributes:
         answers: The answers, by the keys that the function uses.
-        memory: The values of `Context.once`.
+        memory: The values of `Context.once`, by key.
         state: The state of the last `InputRequired` that the function returned.
         explicit: Whether the function has returned an `InputRequired`, or raised an `UrlElicitationRequired`.
-        used: The keys under which clients were asked; each names one question for the life of the task.
-        size: The size of all entries in bytes.
+        used: The keys on the wire of the questions so far; each names only one question of the task.
+        size: The size of all entries, in bytes.
     """
 
     answers: dict[str, Answer] = attrs.Factory(dict)
@@ -132,7 +132,7 @@ class Journal:
         ]
 
     def wire_keys(self, keys: Iterable[str]) -> dict[str, str]:
-        """Return the keys under which a client is asked: the function's own, with a number if one was used before."""
+        """Return the keys of questions on the wire: the function's keys, with a number where one was used before."""
         used, found = self.used.copy(), dict[str, str]()
         for key in keys:
             numbered = (f"{key}#{number}" for number in range(2, len(used) + 3))
@@ -152,29 +152,29 @@ def answer_entry(wire_key: str, key: str, question: Question, data: Any) -> Jour
 
 
 def state_entry(number: int, state: Any) -> JournalEntry:
-    """Return the entry of a function's own state."""
+    """Return the entry of the state of an `InputRequired`."""
     return f"state:{number}", to_json(state, inf_nan_mode="constants")
 
 
 def asked_of(task: StoredTask) -> dict[str, list[Any]]:
-    """Return the questions that wait for answers: by wire key, the function's key, the question and its digest."""
+    """Return the open questions: by key on the wire, the function's key, the question, and its method and digest."""
     found: dict[str, list[Any]] = from_json(task.asked) if task.asked else {}
     return found
 
 
 def error_bytes(error: McpError | ErrorData) -> bytes:
-    """Return the stored form of the error with which a task has failed."""
+    """Return the JSON of the error with which a task has failed."""
     data = {} if error.data is None else {"data": error.data}
     return to_json({"error": {"code": error.code, "message": error.message, **data}})
 
 
 def to_wire(task: StoredTask, task_id: str, poll: float) -> dict[str, Any]:
-    """Return a task as clients see it, without its questions and its outcome.
+    """Return the state of a task on the wire, without its questions and its outcome.
 
     Args:
         task: The task.
         task_id: Its id, which is not stored.
-        poll: Seconds between two looks.
+        poll: Seconds that clients should wait between two polls.
     """
     wire: dict[str, Any] = {"taskId": task_id, "status": task.status}
     if task.message is not None:
@@ -189,7 +189,7 @@ def to_wire(task: StoredTask, task_id: str, poll: float) -> dict[str, Any]:
 
 
 def detailed(task: StoredTask, task_id: str, poll: float) -> dict[str, Any]:
-    """Return a task with its questions or its outcome, as ``tasks/get`` and ``notifications/tasks`` show it."""
+    """Return the state of a task with its questions or its outcome, as in ``tasks/get`` and ``notifications/tasks``."""
     wire = to_wire(task, task_id, poll)
     if task.status == "input_required":
         wire["inputRequests"] = {key: question for key, (_, question, _) in asked_of(task).items()}

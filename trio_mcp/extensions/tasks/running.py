@@ -1,8 +1,8 @@
 """One run of a function that may become a task, or continues one: its lease, its journal, its rounds of input.
 
-Until the task is created, the request that began the run waits for it, and cancels it. From then on the engine does,
-which keeps the lease. When the function asks a question, the run ends, like a round of a call; the process that takes
-up the answer begins a new one.
+Until the task is created, the request that began the run waits for it, and cancels it. From then on, the engine
+supervises the run, and renews its lease. When the function asks a question, the run ends, like a round of a call; the
+process that claims the task after the answer begins a new run.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR, OVERLOADED
 __all__ = ["TaskRun"]
 
 QUIET = 0.5
-"""Seconds between two changes of a task's message: a function may report progress more often than clients look."""
+"""Seconds between two changes of a task's message (arbitrary): functions may report progress more often than clients
+poll."""
 
 PAUSE = 1.0
-"""Seconds between two attempts to write what must not be lost, while the store can't be used."""
+"""Seconds between two attempts to use a store that fails (arbitrary)."""
 
 CANCELLED = "cancelled by the client"
 
@@ -70,16 +71,16 @@ class EngineOfRun(Protocol):
     ending: bool
 
     def holds(self, run: TaskRun, before: float) -> None:
-        """Keep the lease of a run."""
+        """Renew the lease of a run from now on."""
 
     def ended(self, run: TaskRun) -> None:
         """Forget a run that has ended."""
 
     def changed(self, task: StoredTask) -> None:
-        """Tell those who wait for a task that it has changed."""
+        """Announce that this process has changed a task."""
 
     async def confirmed(self, run: TaskRun) -> None:
-        """Wait until the lease of a run is certain."""
+        """Wait until this process certainly holds the lease of a run."""
 
     def scopes_of(self, name: object) -> frozenset[str]:
         """Return the scopes that a tool needs."""
@@ -91,8 +92,8 @@ class TaskRun:
     Args:
         engine: The engine of the server's run.
         policy: The policy of the tool.
-        task: The task; None if it is not created yet.
-        journal: What earlier runs have learned.
+        task: The task; None if it has not been created yet.
+        journal: The answers and ``once`` values of earlier runs.
 
     Attributes:
         task: The task as it was last read or written.
@@ -136,7 +137,7 @@ class TaskRun:
 
     @property
     def asks_as_task(self) -> bool:
-        """Whether a question ends this run, and becomes one of the task's."""
+        """Whether a question ends this run, and becomes a question of the task."""
         return self.task is not None or self.policy.mode != "manual"
 
     def step_key(self, name: str) -> str:
@@ -150,11 +151,11 @@ class TaskRun:
     async def serve(self) -> None:
         """Run the function to its end, and store the outcome; called in a task of the server's run."""
         result: dict[str, Any] | Exception = SUSPENDED
-        if self.context.elsewhere:  # a request's own task has set it
+        if self.context.elsewhere:  # otherwise, the Trio task of the request has set it
             CURRENT.set((self.context, trio.lowlevel.current_trio_token()))
         try:
             with self.scope:
-                # A function that returns its questions starts afresh with each answer, and may look at any at once.
+                # A function that returns its questions may act on any answer at once, so it begins immediately.
                 if self.journal.explicit:
                     self._unread.clear()
                 if self.task is not None and not self._unread:
@@ -168,7 +169,7 @@ class TaskRun:
                 raise
             logger.error("the tool %r failed when its task was cancelled", self.name, exc_info=failures)
         finally:
-            # This also runs when the server ends: the lease must not stay behind.
+            # This also runs when the server ends, so that no lease is left in the store.
             with trio.CancelScope(shield=True):
                 try:
                     await self._end(result)
@@ -190,7 +191,7 @@ class TaskRun:
                 else:
                     await self._store(result)
             except StaleWriter:
-                logger.warning("another process has taken over a task of the tool %r", self.name)
+                logger.warning("another process has claimed a task of the tool %r", self.name)
             except McpError as exc:
                 self.outcome = exc
             except Exception as exc:
@@ -199,18 +200,18 @@ class TaskRun:
             self.settled.set()
 
     def _interruption(self, result: dict[str, Any] | Exception) -> str | None:
-        """Return why the function has no outcome of its own; None if it has one, or has asked."""
+        """Return why the function was interrupted; None if it has returned, raised or asked."""
         if self.scope.cancelled_caught:
             return "late"
         if result is SUSPENDED:
             return None if self._questions is not None else "ended"
-        # The result of a function that was cancelled says nothing about the work that was to be done.
+        # The error of a function that was cancelled is not the outcome of its work.
         failed = isinstance(result, Exception) or result.get("isError") is True
         return "late" if failed and self.scope.cancel_called else None
 
     async def _store(self, result: dict[str, Any] | Exception) -> None:
-        """Store the outcome of a task, and try again for the length of a lease if the store can't be used."""
-        # The lease is renewed meanwhile, if the store allows it; if it is lost, nothing is written any more.
+        """Store the outcome of a task; if the store can't be used, try again for the duration of a lease."""
+        # Meanwhile the engine tries to renew the lease. If it was lost, writing raises `StaleWriter`.
         end = trio.current_time() + self.engine.options.lease
         while True:
             try:
@@ -227,13 +228,13 @@ class TaskRun:
     async def _finish(self, result: dict[str, Any] | Exception) -> None:
         assert self.task is not None
         if self._why == "lost":
-            return  # the task is another process's
+            return  # another process holds the task
         if self._questions is not None and self._why is None:
             await self._suspend(self._questions)
         elif self._why == "cancelled":
             await self.change(**AS_CANCELLED)
         elif self._why is not None:
-            if self._reruns:  # it is ready for another process, which has lost nothing
+            if self._reruns:  # the task becomes ready, and this does not count as a takeover
                 await self.change(token="", begun=False)
             else:
                 await self._fail(unknown_outcome(INTERRUPTED[self._why]))
@@ -249,7 +250,7 @@ class TaskRun:
 
     async def _complete(self, result: dict[str, Any]) -> None:
         try:
-            # It is what the call itself would have returned, and in this era each result has a type.
+            # This is the result that the call would have returned; in the modern era, each result has a type.
             data = to_json({"result": {"resultType": "complete", **result}})
         except (PydanticSerializationError, ValueError) as exc:
             logger.error("the result of the tool %r can't be stored: %s", self.name, exc)
@@ -264,7 +265,7 @@ class TaskRun:
         await self.change(status="failed", token="", result=error_bytes(error), message=error.message, cancelling=False)
 
     def _too_large(self, what: str, size: int) -> McpError:
-        return McpError(INTERNAL_ERROR, f"{what} {size} bytes; a task may take {self.engine.options.max_size}")
+        return McpError(INTERNAL_ERROR, f"{what} {size} bytes; the limit is {self.engine.options.max_size}")
 
     async def _suspend(self, questions: dict[str, InputRequest[Any]]) -> None:
         entries, asked = self._asked(questions)
@@ -285,13 +286,18 @@ class TaskRun:
         return entries, to_json(asked)
 
     def cancel(self, why: str) -> None:
-        """End the function: ``"cancelled"``, ``"lost"`` or ``"late"``."""
+        """Cancel the function.
+
+        Args:
+            why: ``"cancelled"`` by the client, ``"lost"`` because another process has the task, or ``"late"`` because
+                the lease could not be renewed.
+        """
         if self._why is None:
             self._why = why
             self.scope.cancel(f"the task was {why}" if why != "late" else INTERRUPTED[why])
 
     def lose(self) -> None:
-        """End the function, because the lease is another's."""
+        """Cancel the function, because this process no longer holds the lease."""
         self.cancel("lost")
 
     def hold(self, until: float) -> None:
@@ -310,7 +316,7 @@ class TaskRun:
             if self.task is None and not self._over:
                 if len(self.engine.running) >= self.engine.options.max_running:
                     most = self.engine.options.max_running
-                    raise McpError(OVERLOADED, f"{most} tasks are running here, which is the limit; try again later")
+                    raise McpError(OVERLOADED, f"{most} tasks are running here, the limit; try again later")
                 await self._add()
 
     async def _add(self, status: str = "working", questions: dict[str, InputRequest[Any]] | None = None) -> None:
@@ -345,7 +351,7 @@ class TaskRun:
             asked=asked,
         )
         if len(body) + len(asked) + self.journal.size > options.max_size:
-            raise McpError(INTERNAL_ERROR, f"the call is too large for a task, which may take {options.max_size} bytes")
+            raise McpError(INTERNAL_ERROR, f"the call is too large for a task; the limit is {options.max_size} bytes")
         with refusing_clearly():
             self.task = await stores.add_task(
                 task, entries, lease=options.lease if working else None, limit=options.max_tasks
@@ -356,22 +362,22 @@ class TaskRun:
         self.settled.set()
 
     async def begin(self) -> None:
-        """Store that the function goes on from here to what no run has done before."""
+        """Store that the run has begun: from here on, the function does work that no earlier run has done."""
         async with self._lock:
             if self.task is not None and not self.task.begun and not self._over:
                 await self._fenced(self.change, begun=True)
 
     async def change(self, entries: tuple[JournalEntry, ...] | list[JournalEntry] = (), **changes: Any) -> None:
-        """Change the task under the lease, whatever others change meanwhile.
+        """Change the task under the lease, and repeat this if another process has changed the task meanwhile.
 
         Raises:
-            StaleWriter: If the lease is another's, or the task is gone.
+            StaleWriter: If this process no longer holds the lease, or the task is gone.
         """
         stores = self.engine.stores
         while True:
             assert self.task is not None
             if self.task.cancelling and changes.get("token") == "" and changes.get("status") not in ENDED:
-                # No process runs the task any more, so none would see later that the client has cancelled it.
+                # This ends the lease. No process would notice the client's cancellation after that, so it happens now.
                 entries, changes = (), AS_CANCELLED
             task = attrs.evolve(self.task, **{"updated": stores.now(), "version": self.task.version + 1, **changes})
             if await stores.put_task(task, entries, token=self._token):
@@ -380,13 +386,13 @@ class TaskRun:
                 return
             fresh = await stores.task(self.key)
             if fresh is None or fresh.token != self._token or fresh.status in ENDED:
-                raise StaleWriter("the task has ended, or is another's")
+                raise StaleWriter("the task has ended, or another process has claimed it")
             self.task = fresh
 
     async def say(self, message: str) -> None:
         """Change the task's message, at most every `QUIET` seconds."""
         self._said = message = message[:1000]
-        # A message that a run repeats has been reported already.
+        # An earlier run has already reported the messages of a replay.
         if self.task is None or self._unread or self._ahead or self._over or self._speaking:
             return
         if (wait := self._saying + QUIET - trio.current_time()) > 0:
@@ -396,7 +402,7 @@ class TaskRun:
             await self._tell()
 
     async def _say_after(self, wait: float) -> None:
-        """Store the last of the messages that came too soon."""
+        """Store the newest message after a pause."""
         await trio.sleep(wait)
         self._speaking = False
         await self._tell()
@@ -414,11 +420,19 @@ class TaskRun:
                 logger.warning("the message of a task of the tool %r could not be stored: %s", self.name, exc)
 
     async def remember(self, key: str, value: Any) -> None:
-        """Add a ``once`` value to the journal; it counts once it is stored."""
+        """Add a ``once`` value to the journal, in the store first if there is a task.
+
+        Raises:
+            ValueError: If the journal would be too large.
+            StaleWriter: If this process no longer holds the lease, and the caller can't be cancelled.
+        """
         entry = once_entry(key, value)
         size = self.journal.size + len(entry[0]) + len(entry[1])
         if size > self.engine.options.max_size:
-            raise ValueError(f"the values of once() of a task may take {self.engine.options.max_size} bytes together")
+            raise ValueError(
+                f"the journal of a task with the value of once({key!r}) has {size} bytes; the limit is"
+                f" {self.engine.options.max_size}"
+            )
         async with self._lock:
             if self.task is not None:
                 await self._fenced(self.engine.stores.note, self.key, self._token, entry)
@@ -439,10 +453,10 @@ class TaskRun:
             if self.scope.cancel_called:
                 raise failure
             logger.warning("a task of the tool %r waits for the store: %s", self.name, failure)
-            await trio.sleep(PAUSE)  # the end of the lease, which can't be renewed either, ends the wait
+            await trio.sleep(PAUSE)  # the wait is bounded: the run is cancelled if its lease can't be renewed, either
 
     async def allowed(self) -> None:
-        """Wait until the lease is certain, before a step: after a pause of the process it may be another's."""
+        """Wait, before a step, until this process certainly holds the lease: it may have been suspended meanwhile."""
         self._ahead.clear()
         await self.begin()
         if self.task is not None:
@@ -453,7 +467,7 @@ class TaskRun:
         self._ahead.discard(key)
 
     def refuse(self, error: McpError) -> McpError:
-        """Let the task fail with an error, whatever the function makes of it."""
+        """Make the task fail with an error, even if the function catches it."""
         self._refusal = error
         return error
 
@@ -470,7 +484,7 @@ class TaskRun:
         if self.task is not None:
             earlier = RequestState(answers=self.journal.answers, memory=self.journal.memory, state=self.journal.state)
         rounds = self._rounds = TaskRounds(context, earlier, responses, self)
-        # The journal and the rounds are one: what the function learns while the task is created must be in both.
+        # The journal and the rounds share these dicts, so values that arrive while the task is created are in both.
         self.journal.answers, self.journal.memory = rounds.answers, rounds.memory
         try:
             value = await rounds.serve(call)
@@ -492,7 +506,7 @@ class TaskRun:
         return Asked(SUSPENDED)
 
     def read(self, keys: set[str]) -> bool:
-        """Record that the function has got answers; return whether it now goes on to what no run has done before."""
+        """Record that the function has read answers; return whether it has now read all that were stored."""
         before = bool(self._unread)
         self._unread -= keys
         return before and not self._unread
@@ -550,7 +564,7 @@ class TaskRounds(ReplayedRounds):
             key,
         )
         return self._run_of_task.refuse(
-            McpError(INTERNAL_ERROR, f"the tool does not ask the question {key!r} again that was answered")
+            McpError(INTERNAL_ERROR, f"the tool did not repeat the question {key!r}, which has been answered")
         )
 
     async def _remember(self, key: str, value: Any) -> None:
@@ -561,14 +575,14 @@ class TaskRounds(ReplayedRounds):
 
 
 INTERRUPTED = {
-    "ended": "the server ended while the tool ran",
-    "late": "the server lost touch with its store while the tool ran",
+    "ended": "the server shut down while the tool was running",
+    "late": "the server could not reach its store while the tool was running",
 }
 
 
 @contextlib.contextmanager
 def refusing_clearly() -> Iterator[None]:
-    """Turn the errors of a store into responses that say what to do; their details are only logged.
+    """Turn the errors of a store into error responses that say what to do; the details are only logged.
 
     Raises:
         McpError: In place of a `StoreError`.
@@ -576,7 +590,7 @@ def refusing_clearly() -> Iterator[None]:
     try:
         yield
     except StoreFull:
-        raise McpError(OVERLOADED, "the server holds as many tasks as it may; try again later") from None
+        raise McpError(OVERLOADED, "the server already holds the maximum number of tasks; try again later") from None
     except StoreBusy as exc:
         logger.warning("the store of the tasks is busy: %s", exc)
         raise McpError(OVERLOADED, "the server's store of tasks is busy; try again later") from None

@@ -42,10 +42,10 @@ from trio_mcp.types.versions import LATEST, MODERN_REVISIONS
 __all__ = ["TasksOnServer"]
 
 MAX_ANSWERS = 100
-"""How many responses one ``tasks/update`` may have."""
+"""The maximum number of responses in one ``tasks/update`` (arbitrary)."""
 
 MAX_LISTENED = 1000
-"""How many tasks one request may listen for."""
+"""The maximum number of tasks that one request may listen for (arbitrary)."""
 
 
 class TasksOnServer(ServerExtension):
@@ -65,7 +65,7 @@ class TasksOnServer(ServerExtension):
         self.listen = (ListenField(name="taskIds", method=CHANGED, honor=self._honor, params=self._params),)
 
     def settings(self, revision: str) -> Mapping[str, Any] | None:
-        # The tasks of 2025-11-25 are another protocol, and gone from it.
+        # The tasks of 2025-11-25 were part of the core protocol, and work differently.
         return {} if revision in MODERN_REVISIONS else None
 
     def read_detail(self, name: str, value: Any, tool: Tool) -> TaskPolicy:
@@ -95,10 +95,10 @@ class TasksOnServer(ServerExtension):
     def middleware(
         self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
     ) -> Awaitable[dict[str, Any]]:
-        """Let a call become a task, if its tool and its client allow it."""
+        """Let a call become a task, if its tool and its client allow this."""
         assert isinstance(context, ServedContext)
         engine: TaskEngine | None = context.connection.states.get(self)
-        # A mounted server leaves tasks to the one that runs.
+        # In a mounted server, the middleware of the mounting server has handled the call already.
         if engine is None or isinstance(context, TaskContext) or context.settings is not engine.host.server:
             return call_next()
         tool = engine.host.tool(context.params.get("name"))
@@ -115,7 +115,7 @@ class TasksOnServer(ServerExtension):
         run = TaskRun(engine, policy)
         run.context = TaskContext.of_call(context, run)
         if policy.mode != "manual" and policy.after == 0:
-            await run.create()  # first: a function may return at once
+            await run.create()  # before the function starts, because it may return at once
         engine.start(run)
         handed_over = False
         try:
@@ -128,8 +128,8 @@ class TasksOnServer(ServerExtension):
             await trio.lowlevel.checkpoint_if_cancelled()
             handed_over = run.task is not None
         finally:
-            # If the client cancels the call first, it does not know the id, so the function is cancelled and the task,
-            # if there is one, ends with it.
+            # If the call is cancelled first, the client does not get the id. So the function is cancelled, and the
+            # task, too, if it has been created.
             if not handed_over:
                 run.cancel("cancelled")
                 with trio.CancelScope(shield=True):
@@ -154,10 +154,10 @@ class TasksOnServer(ServerExtension):
     # --- the methods ---------------------------------------------------------------------------------------------
 
     async def _own(self, context: Context[Any], task_id: object) -> tuple[TaskEngine, StoredTask]:
-        """Return a task of the caller's.
+        """Return the engine and a task, if it belongs to the caller.
 
         Raises:
-            McpError: If no task has this id (-32602), or the token lacks a scope of its tool.
+            McpError: If the caller has no task with this id (-32602), or the token lacks a scope of the tool.
         """
         assert isinstance(context, ServedContext)
         engine: TaskEngine = self.state(context)
@@ -227,7 +227,7 @@ class TasksOnServer(ServerExtension):
             except McpError as exc:
                 if exc.code != INVALID_PARAMS:
                     raise
-                continue  # the acknowledgement shows which ones are unknown
+                continue  # an unknown id is left out of the acknowledgement
             engine.watch(task_id, task)
             honored.append(task_id)
         await trio.lowlevel.checkpoint()
@@ -242,7 +242,7 @@ def _refuse(context: ServedContext[Any]) -> None:
     """Refuse a call of a tool that only runs as a task.
 
     Raises:
-        McpError: With -32021 (Capability Negotiation); in the legacy era, which has no code for it, with -32602.
+        McpError: With -32021 (Capability Negotiation); in the legacy era, which does not have this code, with -32602.
     """
     if context.rules.missing_extension_error:
         context.require_client_extension(IDENTIFIER)
