@@ -1,4 +1,4 @@
-"""A scripted server whose calls become tasks; the states are the test's."""
+"""A scripted server whose calls become tasks; each test gives the states."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def needs(*keys: str, **more: Any) -> dict[str, Any]:
 
 @attrs.define(eq=False)
 class TaskServer:
-    """What the server says, and has been asked.
+    """The responses of the server, and the requests that it has got.
 
     Attributes:
-        states: The results of tasks/get, in order; the last one is repeated. One may be a function of the time since
-            the server began.
+        states: The results of tasks/get, in order; the last one is repeated. Each may be a function without
+            arguments that returns the result.
         first: The result of tools/call.
         update: The result of tasks/update.
-        honors: What the server acknowledges of a subscription; None for a server that refuses to be listened to.
-        asked: The requests.
-        polled: When tasks/get was requested.
+        honors: Whether the server knows subscriptions/listen; None for an error response.
+        asked: The requests so far.
+        polled: The times of the tasks/get requests, in seconds since the server began.
     """
 
     states: list[Any] = attrs.Factory(list)

@@ -41,7 +41,7 @@ ADA = Answers(elicitation=lambda _: {"name": "Ada"})
 
 
 async def test_a_call_that_becomes_a_task_returns_its_result(autojump_clock: trio.testing.MockClock) -> None:
-    """And each request declares the extension; each about the task repeats its id."""
+    """Each request declares the extension, and each request about the task has its id."""
     async with task_server(state(), state(), completed()) as (client, server):
         result = await client.call_tool("render", {"scene": "dawn"})
     assert result.text == "done"
@@ -54,7 +54,7 @@ async def test_a_call_that_becomes_a_task_returns_its_result(autojump_clock: tri
 
 
 async def test_the_result_is_that_of_a_call_without_a_task(autojump_clock: trio.testing.MockClock) -> None:
-    """With its value read as the result_type, and checked against the output schema."""
+    """It is checked against the output schema, and its value is read as the result_type."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     tools = [{"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}]
     listed = {"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"}
@@ -135,7 +135,7 @@ BAD_STATES: list[Any] = [
 async def test_a_malformed_state_fails_the_call_without_naming_the_task(
     autojump_clock: trio.testing.MockClock, bad: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The id is a secret; and a task without a caller is cancelled."""
+    """The id is a secret, and a task for which no caller waits is cancelled."""
     caplog.set_level(logging.DEBUG)
     async with task_server(bad, answers=ADA) as (client, server):
         with pytest.raises(RemoteProtocolError) as caught:
@@ -203,7 +203,7 @@ async def test_a_status_that_is_final_stays(autojump_clock: trio.testing.MockClo
 async def test_the_server_suggests_how_often_it_is_polled(
     autojump_clock: trio.testing.MockClock, stated: Any, interval: float
 ) -> None:
-    """Task Polling; within bounds. The interval may change. A new task is looked at without delay."""
+    """Task Polling; within bounds. The interval may change. A new task is polled without delay."""
     more = {} if stated is None else {"pollIntervalMs": stated}
     async with task_server(
         state(**more), state(**more), state(pollIntervalMs=100), completed(), first=created(**more)
@@ -253,7 +253,7 @@ async def test_total_timeout_covers_the_task_and_cancels_it(autojump_clock: trio
 
 
 async def test_timeout_applies_to_each_request(autojump_clock: trio.testing.MockClock) -> None:
-    """Not to all of them together; and a request without a response cancels the task."""
+    """It does not limit all requests together. A request without a response cancels the task."""
     async with task_server(*[state()] * 5, None) as (client, server):
         with pytest.raises(RequestTimeout):
             await client.call_tool("x", timeout=2)
@@ -274,7 +274,7 @@ async def test_a_cancelled_call_hands_over_the_cancellation_and_leaves(autojump_
 
 
 async def test_a_call_that_is_cancelled_anywhere_leaves_no_task(autojump_clock: trio.testing.MockClock) -> None:
-    """Once the server has created it, it is cancelled, or its result is returned; and nothing else goes on."""
+    """A task that the server has created is cancelled, or its result is returned; no request stays in flight."""
     async with task_server(state(), needs("a"), completed(), answers=ADA) as (client, server):
         ended: list[str] = []
 
@@ -315,7 +315,7 @@ async def test_a_handle_that_is_no_longer_waited_for_cancels_nothing(autojump_cl
 
 
 async def test_each_question_is_asked_once_and_answered_by_an_update(autojump_clock: trio.testing.MockClock) -> None:
-    """Task Update Requests: across polls, and keys of earlier questions."""
+    """Task Update Requests: a key that comes again in later polls is not asked again."""
     names = iter(["Ada", "Bob", "Cy"])
     answers = Answers(elicitation=lambda _: {"name": next(names)})
     states = [needs("a"), needs("a"), state(), needs("b", "c"), needs("c"), completed()]
@@ -328,7 +328,7 @@ async def test_each_question_is_asked_once_and_answered_by_an_update(autojump_cl
 
 
 async def test_the_state_is_watched_while_a_question_is_asked(autojump_clock: trio.testing.MockClock) -> None:
-    """The time in the callback counts for no timeout; and a task that ends meanwhile needs no answer."""
+    """No timeout includes the time in the callback. A task that ends meanwhile needs no answer."""
 
     async def slow(_: object) -> Any:
         await trio.sleep(100)

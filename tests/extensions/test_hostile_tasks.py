@@ -1,4 +1,4 @@
-"""A client that waits for a task ends in time and asks once, whatever its server says."""
+"""Whatever its server sends, a client that waits for a task ends in time, and asks each question once."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_wait_ends_and_each_question_is_asked_once(told: Any, update: Any, slo
 async def test_a_task_that_is_created_and_forgotten_is_an_error(
     status: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Task Creation: tasks/get must find it; a server that does not is not polled again."""
+    """Task Creation: tasks/get must find the task; if it does not, the client stops polling."""
     async with task_server(ErrorData(-32602, "no such task"), first=created(status=status)) as (client, server):
         with pytest.raises(McpError, match="no such task"):
             await client.call_tool("x")

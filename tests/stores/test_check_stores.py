@@ -182,7 +182,7 @@ class Shared(Faulty):
 
 
 class Strict(Faulty):
-    """Leases that end by the clock alone, which no process can be sure of."""
+    """A write after the expiry of a lease is refused, even if no process has claimed the task."""
 
     breaks = "lost_leases_are_claimed"
 
@@ -200,7 +200,7 @@ class NeverRenewed(Faulty):
 
 
 class Deaf(Faulty):
-    """Only tasks that are waiting already are woken."""
+    """No listener is woken."""
 
     breaks = "wakes_are_heard"
 

@@ -1,4 +1,4 @@
-"""The thread of an SQLite event store: what waits together is one transaction, and each operation stands for itself."""
+"""The thread of an SQLite database: operations that wait together share a transaction, and each fails alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trio_mcp.stores.database import Database
 from trio_mcp.stores.sqlite_file import LockedFile
 
 NET = 300.0
-"""Seconds. Against a hang only."""
+"""Seconds after which a test that hangs fails."""
 
 
 class Numbers:
@@ -98,7 +98,7 @@ async def numbers(tmp_path: Path) -> AsyncIterator[Numbers]:
 
 
 async def queue(numbers: Numbers, nursery: trio.Nursery, *given: int) -> None:
-    """Occupy the thread, and have these numbers wait for it, in order."""
+    """Keep the thread busy, and let these numbers wait for it, in order."""
     await nursery.start(numbers.occupy)
     for number in given:
         nursery.start_soon(numbers.add, number)
@@ -199,7 +199,7 @@ async def test_closing_comes_after_what_waits_and_what_follows_opens_the_file_ag
 
 
 async def test_a_database_that_is_not_used_has_no_thread(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It need not be closed."""
+    """A database that is dropped unclosed leaves no thread."""
     monkeypatch.setattr(database, "IDLE", 0)
     for number in (1, 2):
         await numbers.add(number)
@@ -237,7 +237,7 @@ trio.run(main)
 
 
 async def test_what_append_has_returned_for_outlives_a_crash_of_the_process(tmp_path: Path) -> None:
-    """What a client has seen can be resumed from."""
+    """A client can resume from any message that it has seen."""
     program, path = tmp_path / "crashing.py", tmp_path / "events.db"
     program.write_text(CRASHING)
     done = await trio.run_process([*forks.command(str(program), *forks.LOADED), str(path)], check=False)

@@ -1,4 +1,4 @@
-"""Event stores: what they keep and return, and that they never skip over a gap (the contract of `EventStore`)."""
+"""Event stores keep and return events by the contract of `EventStore`, and never skip a gap."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_beyond_the_limit_the_oldest_go_and_a_gap_is_said(make: Callable[.
 
 
 async def test_an_event_that_is_there_is_kept_as_it_is(make: Callable[..., EventStore]) -> None:
-    """A cancelled attempt is repeated."""
+    """A cancelled `append` is repeated, so events may come again."""
     async with opened(make()) as store:
         await store.append("a", events(1, 1, 2))
         await store.append("a", events(1, 2, 3))
@@ -124,7 +124,7 @@ async def test_memory_is_bounded_in_bytes_and_age() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), max_size=60), st.integers(1, 20))
 def test_memory_never_replays_partially(puts: list[tuple[str, int]], limit: int) -> None:
-    """After any drop, the returned events follow without a gap up to the last."""
+    """Whichever events were dropped, the returned ones have no gap up to the last."""
 
     async def main() -> None:
         store = MemoryEventStore(max_events=limit)

@@ -1,4 +1,4 @@
-"""The file of a `SqliteEventStore`: what `append` has returned for is there, while other processes use it."""
+"""The file of a `SqliteEventStore`: once `append` has returned, events are stored, whatever other processes do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def descriptors(path: Path) -> int:
-    """Return how often this process has a file open."""
+    """Return the number of descriptors of a file in this process."""
     return [each.path for each in psutil.Process().open_files()].count(str(path.resolve()))
 
 
@@ -49,7 +49,7 @@ trio.run(main)
 
 
 async def in_another_process(path: Path) -> str:
-    """Open the file in another process, close it there, and return which events it has found."""
+    """Open and close the file in another process, and return the numbers of the events that it reads."""
     program = path.with_name("other.py")
     program.write_text(OTHER)
     command = [*forks.command(str(program), *forks.LOADED), str(path)]
@@ -109,7 +109,7 @@ async def test_a_process_has_one_connection_to_a_file_until_its_last_store_is_cl
 async def test_a_store_that_is_dropped_unclosed_does_not_keep_the_file_open(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It need not be closed."""
+    """A store need not be closed."""
     monkeypatch.setattr(database, "IDLE", 0)
     async with SqliteEventStore(path) as store:
         await SqliteEventStore(path).append("a", [event(1)])
@@ -150,7 +150,7 @@ def no_umask() -> Iterator[None]:
 
 @pytest.mark.parametrize("file", ["events.db", "a link", "odd %41?mode=ro#\n\udcff"])
 async def test_the_files_are_their_owners_alone(path: Path, file: str, no_umask: None) -> None:
-    """Under any name, also that of a link to a file that is missing."""
+    """Under any name, including that of a link to a missing file."""
     path.with_name("a link").symlink_to("target")
     async with SqliteEventStore(path.with_name(file)) as store:
         await store.append("a", [event(1)])
@@ -170,7 +170,7 @@ async def test_a_path_that_can_be_no_file_is_an_error(path: Path, make: object, 
 
 
 async def test_stores_in_several_threads(path: Path) -> None:
-    """Each thread has a run of Trio, and opens and closes the file on its own."""
+    """Each thread has a separate run of Trio, which opens and closes the file."""
 
     async def store(session: str) -> None:
         for number in range(1, 21):

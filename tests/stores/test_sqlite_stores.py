@@ -1,4 +1,4 @@
-"""`SqliteStores`: what its file is, how long it waits for others, and the errors for files that it can't use."""
+"""`SqliteStores`: its file, its waits for other processes, and the errors for files that it can't use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trio_mcp._platform import boot_id, network_file_system
 from trio_mcp.stores import SqliteStores, StoreBusy, StoredTask, StoreError, sqlite_file, sqlite_stores, tables
 
 NET = 300
-"""Seconds. Against a hang only."""
+"""Seconds after which a test that hangs fails."""
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("what", UNUSABLE)
 async def test_a_file_that_cannot_be_used_is_one_clear_error_each_time(path: Path, what: str) -> None:
-    """The error is not a traceback of SQLite; the file stays as it is."""
+    """The error has no chained exception of SQLite, and the file is unchanged."""
     make, match = UNUSABLE[what]
     await trio.to_thread.run_sync(make, path)
     before = content(path)
@@ -226,7 +226,7 @@ trio.run(main)
 
 
 async def test_a_full_disk_is_an_error_and_costs_nothing_that_was_stored(path: Path, tmp_path: Path) -> None:
-    """A limit of the process stands for the disk."""
+    """The limit on the size of files has the effect of a full disk."""
     program = tmp_path / "disk.py"
     program.write_text(DISK)
     done = await trio.run_process([*forks.command(str(program), *forks.LOADED), str(path)], capture_stdout=True)
@@ -279,7 +279,7 @@ async def test_the_files_are_their_owners_alone(path: Path) -> None:
 async def test_only_power_waits_for_the_disk_with_each_transaction(
     path: Path, durable: str, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both may use one file: 1 is NORMAL and 2 is FULL."""
+    """Stores of both kinds may share a file. 1 is NORMAL, and 2 is FULL."""
     seen = []
 
     def own(connection: sqlite3.Connection, server: str, name: str) -> None:
@@ -295,7 +295,7 @@ async def test_only_power_waits_for_the_disk_with_each_transaction(
 async def test_a_lease_of_another_start_of_the_machine_has_its_whole_duration(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock begins again with each start, so the time in the file says nothing."""
+    """The clock begins again with each start, so the times in the file mean nothing."""
     clock = 1000.0
     make = partial(SqliteStores, path, clock=lambda: clock)
     async with make() as stores:
@@ -310,7 +310,7 @@ async def test_a_lease_of_another_start_of_the_machine_has_its_whole_duration(
         clock = 25.0
         (claim,) = await other.claim_tasks(["tool"], lease=20, most=5)
         assert (claim.task.key, claim.lost, claim.task.token != held.token) == ("a", True, True)
-        # A process of which this one learns only now that it counts by another start is given that time, too.
+        # A lease of a third start, which this process sees only now, restarts with its full duration, too.
         with connected(path) as connection:
             connection.execute("UPDATE tasks SET boot = 'third', until = 0 WHERE key = 'b'")
         assert [*await other.claim_tasks(["tool"], lease=20, most=5)] == []
@@ -415,7 +415,7 @@ async def test_ten_thousand_tasks_that_wait_take_four_kib_each_at_most(path: Pat
     ],
 )
 def test_a_look_reads_an_index_and_never_all_tasks(statement: str, values: int) -> None:
-    """Each process looks once a second, also when there are very many tasks."""
+    """Each process polls once a second, even with very many tasks."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(tables.SCHEMA)
         plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (1,) * values).fetchall()
@@ -440,7 +440,7 @@ async def test_expired_tasks_are_deleted_in_slices_by_the_writes_that_happen(pat
 async def test_the_log_beside_the_file_is_bounded_even_if_there_is_always_a_reader(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers that take turns keep SQLite from starting at the beginning of the log again."""
+    """Readers that overlap keep SQLite from starting again at the beginning of the log."""
     monkeypatch.setattr(sqlite_file, "LARGEST_WAL", 200_000)
     log, largest, stop = path.with_name("stores.db-wal"), 0, threading.Event()
 
@@ -464,7 +464,7 @@ async def test_the_log_beside_the_file_is_bounded_even_if_there_is_always_a_read
 
 
 async def test_a_reader_that_was_stopped_delays_no_writer_for_long(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log grows until the reader goes on, and not every writer waits for it."""
+    """The log grows until the reader continues, and not every writer waits for that."""
     monkeypatch.setattr(sqlite_file, "LARGEST_WAL", 200_000)
     log = path.with_name("stores.db-wal")
     async with SqliteStores(path) as stores:

@@ -1,4 +1,4 @@
-"""Stores in memory and two on one file do the same, step by step, as a model of a few lines (as a state machine)."""
+"""Stores in memory, and two on one file, do the same as a model of a few lines, step by step."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Known:
 
     Attributes:
         lease: The number of its lease, which stands for the token; 0 for none.
-        until: When its lease runs out.
+        until: When its lease expires.
         duration: How long its lease lasts.
     """
 
@@ -79,12 +79,12 @@ class Known:
 
 
 class World:
-    """The model, and the stores that are to do as it does.
+    """The model, and the stores that are compared with it.
 
     Attributes:
         time: Seconds since the beginning.
         started: When the machine was started.
-        issued: The tokens of each lease that there ever was, in memory and in the file.
+        issued: The tokens of each lease so far, in memory and in the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -269,7 +269,7 @@ class World:
         await self.boot()
 
     async def look(self) -> None:
-        """Compare everything that can be read."""
+        """Compare all that can be read."""
         for key in KEYS:
             known, expected = self.alive().get(key), self.shown(key)
             tasks = await self.both(partial(lambda key, stores, _: stores.task(key), key))

@@ -1,4 +1,4 @@
-"""Servers that share stores in memory, as processes share a file: each may crash, freeze, or lose touch with them."""
+"""Servers that share stores in memory, as processes share a file: each may crash, freeze, or lose access to them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Door(MemoryStores):
     Attributes:
         shut: The calls that fail now; ``"*"`` for all.
         failed: The calls that have failed.
-        wrote: The calls that have come through and may change something.
+        wrote: The calls that have succeeded.
     """
 
     # The processes share the entries of `__dict__`.
@@ -105,7 +105,7 @@ async def processes(
     define: Callable[[Server], object], stores: MemoryStores, count: int = 2, options: TaskOptions | None = None
 ) -> AsyncIterator[list[Process]]:
     """Run several servers with the same tools on the same stores."""
-    with trio.fail_after(100_000):  # against a hang only
+    with trio.fail_after(100_000):  # only if the test hangs
         async with background_nursery() as nursery:
             yield [await nursery.start(run_process, define, stores, options) for _ in range(count)]
 
@@ -128,7 +128,7 @@ def _nobody(params: object) -> NoReturn:
 
 @contextlib.asynccontextmanager
 async def client_of(server: Any, **options: Any) -> AsyncIterator[Client]:
-    """Connect a client that declares tasks; its requests see results as they are."""
+    """Connect a client that declares the extension; `Client.request` returns results as they came."""
     options.setdefault("answers", Answers(elicitation=_nobody))
     async with Client(server, extensions=[Tasks()], **options) as client:
         yield client

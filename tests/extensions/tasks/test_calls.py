@@ -1,4 +1,4 @@
-"""What clients get from a server with tasks (SEP-2663): questions, limits, bad input, and whose a task is."""
+"""The responses of a server with tasks (SEP-2663): questions, bad input, limits, and access to tasks."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ async def test_forged_ids_are_unknown(method: str, task_id: Any) -> None:
 
 
 async def test_polls_without_pause_are_refused_where_the_server_limits_rates(autojump_clock: MockClock) -> None:
-    """Task Polling: and the task, and later polls, lose nothing by it."""
+    """Task Polling: a refused poll affects neither the task nor later polls."""
     async with client_of(server_with(_hello, middleware=[RateLimit(rate=1, burst=5)])) as client:
         task_id = await start(client, "_hello")
         for _ in range(4):
@@ -381,7 +381,7 @@ async def test_a_mounted_servers_tool_runs_as_a_task_of_the_outer_one(autojump_c
 
 
 async def test_only_the_outer_servers_policies_count_for_a_mounted_tool() -> None:
-    """A tool of the mounted server is not mistaken for one of the outer server with the same name."""
+    """A tool of the mounted server is not confused with one of the outer server that has the same name."""
     tasks = Tasks()
     inner, outer = Server("inner", extensions=[tasks]), Server("outer", extensions=[tasks])
     inner.add_tool(_hello, name="work")
@@ -455,7 +455,7 @@ async def test_records_of_a_replay_are_sent_to_no_client(autojump_clock: MockClo
 
 
 async def test_a_listener_hears_of_each_change_whoever_makes_it(autojump_clock: MockClock) -> None:
-    """Each notification carries what tasks/get would return (Task Status Notifications)."""
+    """Each notification has the state that tasks/get would return (Task Status Notifications)."""
 
     async def work(ctx: Context) -> str:
         await ctx.elicit("Who?", Name, key="who")

@@ -1,4 +1,4 @@
-"""A cancellation at every step of what clients ask of tasks leaves the store, the leases and the runs consistent."""
+"""A cancellation at any step of a request leaves the store, the leases and the runs consistent."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_a_request_about_a_task_takes_effect_or_not(method: str, autojump_
 
 
 async def test_a_server_that_ends_at_any_step_leaves_no_lease(autojump_clock: MockClock) -> None:
-    """The next server goes on at once, without waiting for a lease to run out."""
+    """The next server continues at once, without waiting for a lease to expire."""
     stores = Recorder()
     ids: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Tasks over HTTP: whose they are, and the scopes that requests about them need (Security Considerations)."""
+"""Tasks over HTTP: their principals, and the scopes that requests about them need (Security Considerations)."""
 
 from __future__ import annotations
 

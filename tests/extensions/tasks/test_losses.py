@@ -1,4 +1,4 @@
-"""Who runs a task, and what becomes of it when its process is lost, thawed, or out of touch with the store."""
+"""The process that runs a task, and the effects when it dies, is suspended and resumed, or can't reach the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Name(BaseModel):
 
 
 class Works:
-    """Tools, and a ledger of what they have done."""
+    """Tools, and a record of the steps that they have begun and ended."""
 
     def __init__(self, **policy: Any) -> None:
         self.policy = TaskPolicy(after=0, **policy)
@@ -110,7 +110,7 @@ async def test_an_answer_not_yet_taken_up_is_taken_up_whatever_on_loss_says(
 async def test_a_function_that_returns_questions_begins_when_it_runs_again(
     autojump_clock: MockClock,
 ) -> None:
-    """It may act on any answer at once, so a tool that must not run twice does not."""
+    """It may act on any answer at once, so a tool that must not run twice does not run again."""
     works = Works(on_loss="fail")
     async with processes(works.define, shared()) as (one, two):
         task_id = await start(one.client, "returns")
@@ -161,7 +161,7 @@ async def test_a_server_that_ends_releases_its_tasks_at_once(
 
 
 async def test_releasing_a_task_is_no_loss(autojump_clock: MockClock) -> None:
-    """Servers that are replaced one after the other use up none of the takeovers."""
+    """A rolling restart of servers does not count as takeovers."""
     works = Works(on_loss="rerun", max_takeovers=1)
     async with processes(works.define, shared(), 5) as running:
         task_id = await start(running[0].client, "film", shots=8)
@@ -358,7 +358,7 @@ async def test_a_hundred_ready_tasks_are_all_taken_up_at_the_start(autojump_cloc
 async def test_a_task_whose_tool_is_removed_while_it_is_taken_up_is_left_to_others(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """At once: it need not wait for another lease to run out."""
+    """This happens at once, without waiting for another lease to expire."""
     works = Works(on_loss="rerun")
     async with processes(works.define, shared(), 3) as (one, *others):
         await start(one.client, "film")

@@ -1,8 +1,8 @@
-"""Three processes on one store, in every order of calls, answers, crashes and failures that Hypothesis can think of.
+"""Three processes on one store, in every order of calls, answers, crashes and failures that Hypothesis finds.
 
-A ledger outside knows which steps have begun and ended, and which ends are in the journal. What must hold:
+A ledger outside the engine records which steps have begun and ended, and which are in the journal. Invariants:
 
-- a step whose end is in the journal never runs again, and no two runs of a task work at the same time;
+- a step in the journal never runs again, and no two runs of a task work at the same time;
 - only the holder of a lease writes under it;
 - a task that has ended stays as it is, and every task ends.
 """
@@ -59,13 +59,13 @@ class Answer(BaseModel):
 
 @attrs.define(eq=False)
 class Ledger:
-    """What has happened, as seen from outside the engine.
+    """The events of a test, as seen from outside the engine.
 
     Attributes:
-        journaled: The steps whose end is in a journal.
+        journaled: The steps that are in a journal.
         working: For each task, how many of its steps are under way.
         holders: The token of the lease of each task.
-        faults: What must not be. An exception would become the result of a tool, or be logged.
+        faults: The broken invariants. An exception would become the result of a tool, or be logged.
     """
 
     journaled: set[str] = attrs.Factory(set)
@@ -92,7 +92,7 @@ class Ledger:
 
 
 class Watched(Door):
-    """A door that tells the ledger what comes through."""
+    """A door that records in the ledger the calls that succeed."""
 
     __slots__ = ("ledger",)
 
@@ -125,7 +125,7 @@ class Watched(Door):
 
 @attrs.define(eq=False)
 class Machine:
-    """The processes, and what their clients know."""
+    """The processes, and the tasks that their clients know."""
 
     nursery: trio.Nursery
     ledger: Ledger = attrs.Factory(Ledger)
