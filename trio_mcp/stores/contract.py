@@ -168,7 +168,7 @@ class Stores(abc.ABC):
         """Listen to a topic within a block. Read the store inside the block, so that no wake-up is missed:
 
             with stores.listen("answers") as listener:
-                while not await look(stores):
+                while not await answered(stores):
                     await listener.woken()
 
         In a store to which other processes may write, `TopicListener.woken` returns after one second at the latest.

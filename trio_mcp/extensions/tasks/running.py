@@ -558,7 +558,7 @@ class TaskRounds(ReplayedRounds):
         if self._run_of_task.task is None:  # in a round of the call
             return super()._another_question(key)
         logger.error(
-            "the tool %r asks another question under the key %r than the one that was answered: it must ask the same "
+            "the tool %r asks a different question under the key %r than in an earlier run: it must ask the same "
             "questions in the same order each time it runs, or give them keys",
             self._run_of_task.name,
             key,
