@@ -497,8 +497,8 @@ class Context(RequestContext, Generic[StateT]):
         """Call a function once, even if the handler runs again for this request: ``id = await ctx.once("id", new_id)``.
 
         The value is stored in the request's state with the next question; when the handler runs again, it is returned
-        from there. The client can read it, but not change it. In a task it is stored before this method returns, and
-        lies in the server's store in clear.
+        from there. The client can read it, but not change it. In a task it is stored before this method returns, in
+        the server's store and unencrypted.
 
         Args:
             key: The key to store the value under.
@@ -511,6 +511,7 @@ class Context(RequestContext, Generic[StateT]):
 
         Raises:
             TypeError: If the value can't be turned into JSON.
+            ValueError: In a task, if its journal would be larger than `TaskOptions.max_size`.
             pydantic.ValidationError: If the value does not fit the type.
 
         If the call is cancelled while the function runs, nothing is stored.
@@ -519,30 +520,33 @@ class Context(RequestContext, Generic[StateT]):
         return value if type is None else TypeAdapter(type).validate_python(value)
 
     async def detach(self) -> bool:
-        """Make a task of this call now, if the tool and the client allow it: see `TaskPolicy`.
+        """Turn this call into a task now, if the tool and the client allow this: see `TaskPolicy`.
 
         Returns:
-            Whether the call is a task. False if the client has not declared the extension, or the tool does not declare
-            ``task=``: then nothing happens, and the function goes on as an ordinary call.
+            Whether the call is a task. False if the client has not declared the extension, or the tool does not have
+            ``task=``: then nothing happens, and the function continues as an ordinary call.
 
         Raises:
-            McpError: If there is no room for another task (-31429), or it can't be stored (-32603).
+            McpError: If there are too many tasks or the store is busy (-31429), or if the task can't be stored
+                (-32603).
 
-        If the call is cancelled before the task is stored, there is no task.
+        If the call is cancelled before the task is stored, no task is created.
         """
         await trio.lowlevel.checkpoint()
         return False
 
     def step_key(self, name: str) -> str:
-        """Return a key for a step of this task: the same each time that the function runs, and for no other step.
+        """Return a key for a step of this task: the same in each run of the task, and different for each step.
 
-        Hand it to another service as its idempotency key: the library makes sure that only one run writes to the store,
-        but a service may still hear from an earlier one.
+        Pass it to another service as an idempotency key: the library ensures that only one run writes to the store,
+        but requests that an earlier run has sent to a service may still arrive. With ``task="manual"``, the keys before
+        `detach` differ in each round of the call.
 
         Args:
             name: The name of the step.
 
         Raises:
+            TypeError: If the name is not a string.
             LocalProtocolError: If this call is not a task, and can't become one.
         """
         raise LocalProtocolError(f"step_key({name!r}): this call of {self.method!r} is not a task")
