@@ -148,7 +148,6 @@ _SERVER = (
 )
 _PROXY = _ANY_SERVER | {
     "lifespan": "a run of the proxy is one connection to the upstream server, and has no lifespan of its own",
-    "extensions": "the upstream server decides which extensions there are",
     "functions": "a proxy has no functions of its own",
     "visible": "the upstream server decides what is visible; a middleware may change the lists and refuse calls",
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, Unpack
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 import attrs
 import trio
@@ -40,6 +40,9 @@ from trio_mcp.types.input_required import INPUT_REQUIRED
 from trio_mcp.types.methods import methods_of
 from trio_mcp.types.versions import LATEST
 
+if TYPE_CHECKING:  # few proxies have extensions
+    from trio_mcp.proxy.extension import ProxyExtension
+
 __all__ = ["ProxyServer"]
 
 # The client capabilities for questions. They are passed on to a modern upstream with each request.
@@ -55,12 +58,13 @@ class ProxyFeature:
     Args:
         settings: The proxy's settings.
         max_rounds: How many times the upstream may ask for the same request to be sent again.
+        extensions: The extensions that the proxy hands on.
 
     Attributes:
         upstream_capabilities: The capabilities that the upstream has declared.
     """
 
-    def __init__(self, settings: FeatureSettings, max_rounds: int) -> None:
+    def __init__(self, settings: FeatureSettings, max_rounds: int, extensions: Sequence[ProxyExtension]) -> None:
         specs = methods_of(LATEST)
         self.methods: dict[str, Handler] = {
             **{method: self._pass_asking if specs[method].may_ask_for_input else self._pass for method in PASSED_ON},
@@ -72,6 +76,7 @@ class ProxyFeature:
         self.upstream_capabilities: dict[str, Any] = {}
         self._settings = settings
         self._max_rounds = max_rounds
+        self._extensions = extensions
         self._logging = LoggingFeature()
 
     def capabilities(self, revision: str) -> dict[str, Any]:
@@ -124,10 +129,12 @@ class ProxyFeature:
             params["inputResponses"] = {key: answers[key].data for key in state["keys"] if key in answers}
             if state["upstream"] is not None:
                 params["requestState"] = state["upstream"]
+        declared = self._extensions_of(context)
+        unfinished = [name for each in self._extensions if each.identifier in declared for name in each.result_types]
         # Rounds without questions are handled in this loop, because the proxy's client need not know of them.
         pause = FIRST_PAUSE
         for _ in range(self._max_rounds):
-            result = await upstream.request(context, params)
+            result = await upstream.request(context, params, unfinished)
             spoken = upstream.client.protocol_version
             if result.get("resultType") != INPUT_REQUIRED or not rules_of(spoken).input_in_results:
                 return self._in_words_of_client(context, result, spoken)
@@ -171,13 +178,23 @@ class ProxyFeature:
         # from the handshake.
         if upstream.client.session.modern:
             declared = context.client_capabilities
-            given[meta.CLIENT_CAPABILITIES] = {name: declared[name] for name in _INPUTS if name in declared}
+            known: dict[str, Any] = {name: declared[name] for name in _INPUTS if name in declared}
+            if extensions := self._extensions_of(context):
+                known["extensions"] = extensions
+            given[meta.CLIENT_CAPABILITIES] = known
             level = _log_level(context) or context.rules.default_log_level
             if level is not None and "logging" in self.upstream_capabilities:
                 given[meta.LOG_LEVEL] = level
         if given:
             params["_meta"] = given
         return params
+
+    def _extensions_of(self, context: ServedContext[Any]) -> dict[str, Any]:
+        """Return the extensions that the client of a request has declared and the proxy hands on, with the settings."""
+        if not self._extensions or not context.rules.modern:
+            return {}
+        declared = context.client_extensions
+        return {each.identifier: declared[each.identifier] for each in self._extensions if each.identifier in declared}
 
     async def _set_level(self, context: ServedContext[Any]) -> dict[str, Any]:
         result = await self._logging.set_level(context)
@@ -221,10 +238,12 @@ class ProxyServer(BaseServer):
         client: Further arguments for the upstream `Client`, such as ``mode`` or ``timeout``.
         settings: Those of `ProxyOptions`. By default the instructions are those of the upstream. The cache hints of
             ``lists`` apply to results for which the upstream gives none, the pages are the upstream's, and ``input``
-            says how the upstream's questions are passed on.
+            says how the upstream's questions are passed on. ``extensions`` are handed on: the upstream client gets
+            them, too, and a call declares those that the client of the call has declared.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
+        LocalProtocolError: If the target is a `Client` that lacks one of the extensions.
 
     Starting a run raises the exceptions that entering the `Client` raises.
     """
@@ -251,15 +270,39 @@ class ProxyServer(BaseServer):
             raise TypeError("client= is for a Client that the proxy makes; leave it out if the target is a Client")
         self._target: Any = target
         self._client_settings = dict(client or {})
+        self._extensions: Sequence[ProxyExtension] = ()
+        if settings.get("extensions") is not None:
+            from trio_mcp.proxy.extension import proxy_sides
+
+            settings["extensions"] = self._extensions = proxy_sides(settings["extensions"])
+            self._give_extensions()
         self._renamed = name is not None
         # The lifespan opens the connection to the upstream, so each run of the proxy has its own.
         super().__init__("proxy" if name is None else name, lifespan=self._connected, **settings)
         self._instructions_given = settings.get("instructions") is not None
 
+    def _give_extensions(self) -> None:
+        """Let the upstream client have the extensions that the proxy hands on."""
+        if self._given is not None:
+            for each in self._extensions:
+                self._given.attached(each.identifier)  # raises an error now if the client was made without it
+            return
+        from trio_mcp.client.extension import ClientExtensions
+
+        own: Any = self._client_settings.get("extensions", ())
+        both = [*own, *self._extensions]
+        ClientExtensions(both, {})  # raises an error now if one is given twice
+        self._client_settings["extensions"] = both
+
     def _make_features(self) -> Iterable[Feature]:
-        self._offered = ProxyFeature(self._core.settings, self._core.input.max_rounds)
+        self._offered = ProxyFeature(self._core.settings, self._core.input.max_rounds, self._extensions)
         # The proxy handles listening itself, because its clients may speak another era than the upstream does.
-        return self._offered, ListeningFeature(self._capabilities)
+        features: tuple[Feature, ...] = (self._offered, ListeningFeature(self._capabilities))
+        if not self._extensions:
+            return features
+        from trio_mcp.server.features.custom import CustomFeature  # imported late: few proxies have extensions
+
+        return *features, CustomFeature(self._core.settings)
 
     # --- identity ------------------------------------------------------------------------------------------------
 

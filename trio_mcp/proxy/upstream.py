@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import trio
@@ -146,8 +146,15 @@ class Upstream:
 
     # --- requests ------------------------------------------------------------------------------------------------
 
-    async def request(self, context: ServedContext[Any], params: dict[str, Any]) -> dict[str, Any]:
+    async def request(
+        self, context: ServedContext[Any], params: dict[str, Any], unfinished: Collection[str] = ()
+    ) -> dict[str, Any]:
         """Forward a request to the upstream, and return the result.
+
+        Args:
+            context: The context of the request.
+            params: The parameters for the upstream.
+            unfinished: The types of result, beside those of the core protocol, to return as the upstream sent them.
 
         Raises:
             McpError: The upstream's error, unchanged; or -32603, naming the upstream, if it did not respond.
@@ -163,10 +170,20 @@ class Upstream:
                 result = await client.request(
                     context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
                 )
-            if result.get("resultType", COMPLETE) in (COMPLETE, INPUT_REQUIRED):
+            if result.get("resultType", COMPLETE) in (COMPLETE, INPUT_REQUIRED, *unfinished):
                 return result
-            # The proxy's client does not know the upstream's extensions, so those of the proxy finish their results.
+            # The proxy's client does not know this extension of the upstream, so that of the proxy finishes the result.
             return await client.finish(context.method, params, result, timeout=None, total_timeout=None)
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send a request that may be repeated on another way to the upstream, and return the result.
+
+        Raises:
+            McpError: As `request` raises it.
+        """
+        with self._refusing(method):
+            client = await self.connected()
+            return await client.request(method, params, timeout=None, total_timeout=None, retry=True)
 
     async def connected_or_refuse(self, method: str) -> Client:
         """Return the connection, after reconnecting if it was lost.

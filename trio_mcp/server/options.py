@@ -59,6 +59,11 @@ class ProxyOptions(TypedDict, total=False):
             the request is made. It returns a `Principal`, a string (the principal's subject), or None if the principal
             is unknown. Handlers find the principal in `Context.principal`; only the same principal can resume a request
             that asks for input. If the function raises, the request fails.
+        extensions: The protocol extensions: a list of objects (see `trio_mcp.extensions`), or of mappings that declare
+            one with its settings, ``{"com.example/feature": {}}``; or one such mapping. A `ProxyServer` takes a list of
+            those that it can hand on, which is `Tasks`.
+        stores: What outlives requests, such as tasks and the messages of sessions: a `trio_mcp.stores.Stores`, or the
+            path of a file for `SqliteStores`. Each run opens it, and closes it at the end.
         options: Limits, timeouts and hooks of each session.
     """
 
@@ -70,6 +75,8 @@ class ProxyOptions(TypedDict, total=False):
     lists: Annotated[ListOptions | None, Default()]
     input: Annotated[InputOptions | None, Default()]
     principal: Annotated["Identify | None", Default(check=_check_principal)]
+    extensions: Annotated["Iterable[Any] | Mapping[str, Mapping[str, Any]] | None", Default()]
+    stores: Annotated["Stores | str | os.PathLike[str] | None", Default()]
     options: Annotated[SessionOptions | None, Default()]
 
 
@@ -79,10 +86,6 @@ class ServerOptions(ProxyOptions, total=False):
     Attributes:
         lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio
             process, a listener, an in-memory client). Handlers find the state in `Context.state`.
-        extensions: The protocol extensions: a list of objects (see `trio_mcp.extensions`), or of mappings that declare
-            one with its settings, ``{"com.example/feature": {}}``; or one such mapping.
-        stores: What outlives requests, such as tasks and the messages of sessions: a `trio_mcp.stores.Stores`, or the
-            path of a file for `SqliteStores`. Each run opens it, and closes it at the end.
         functions: How the server describes functions, and how many synchronous ones run at once.
         visible: ``(context, entry) -> bool``, called with an `Entry` for each tool, resource, template and prompt that
             a request lists or names. It returns whether the entry exists for this client. If not, the entry is left out
@@ -91,7 +94,5 @@ class ServerOptions(ProxyOptions, total=False):
     """
 
     lifespan: Annotated[Lifespan | None, Default(check=_check_lifespan)]
-    extensions: Annotated["Iterable[Any] | Mapping[str, Mapping[str, Any]] | None", Default()]
-    stores: Annotated["Stores | str | os.PathLike[str] | None", Default()]
     functions: Annotated[FunctionOptions | None, Default()]
     visible: Annotated[Visible | None, Default(check=partial(check_hook, sync=True))]

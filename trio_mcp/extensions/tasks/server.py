@@ -39,7 +39,7 @@ from trio_mcp.types.input_required import input_response_from_wire
 from trio_mcp.types.tools import Tool
 from trio_mcp.types.versions import LATEST, MODERN_REVISIONS
 
-__all__ = ["TasksOnServer"]
+__all__ = ["TasksOnServer", "responses_of", "unknown_task"]
 
 MAX_ANSWERS = 100
 """The maximum number of responses in one ``tasks/update`` (arbitrary)."""
@@ -167,7 +167,7 @@ class TasksOnServer(ServerExtension):
             with refusing_clearly():
                 task = await engine.stores.task(key)
         if task is None or task.owner != owner_of(context.principal):
-            raise McpError(INVALID_PARAMS, "unknown task: it has expired, or no task has this id")
+            raise unknown_task()
         engine.host.check_scopes(engine.scopes_for(task), context)
         return engine, task
 
@@ -180,11 +180,7 @@ class TasksOnServer(ServerExtension):
 
     async def _update(self, params: dict[str, Any], context: Context[Any]) -> None:
         engine, task = await self._own(context, params.get("taskId"))
-        responses = params.get("inputResponses")
-        if type(responses) is not dict:
-            raise McpError(INVALID_PARAMS, "inputResponses is required and must be an object")
-        if len(responses) > MAX_ANSWERS:
-            raise McpError(INVALID_PARAMS, f"inputResponses has {len(responses)} entries; {MAX_ANSWERS} is the limit")
+        responses = responses_of(params)
 
         def answer(task: StoredTask) -> tuple[StoredTask, list[JournalEntry]] | None:
             asked = asked_of(task) if task.status == "input_required" else {}
@@ -236,6 +232,25 @@ class TasksOnServer(ServerExtension):
     def _params(self, task_id: str, context: Context[Any]) -> dict[str, Any] | None:
         engine: TaskEngine = self.state(context)
         return engine.params(task_id)
+
+
+def unknown_task() -> McpError:
+    """Return the error for an id that is not that of a task of the caller's."""
+    return McpError(INVALID_PARAMS, "unknown task: it has expired, or no task has this id")
+
+
+def responses_of(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the responses in the parameters of ``tasks/update``, by key.
+
+    Raises:
+        McpError: If they are missing or too many (-32602).
+    """
+    responses = params.get("inputResponses")
+    if type(responses) is not dict:
+        raise McpError(INVALID_PARAMS, "inputResponses is required and must be an object")
+    if len(responses) > MAX_ANSWERS:
+        raise McpError(INVALID_PARAMS, f"inputResponses has {len(responses)} entries; {MAX_ANSWERS} is the limit")
+    return responses
 
 
 def _refuse(context: ServedContext[Any]) -> None:
