@@ -1,10 +1,15 @@
-"""The client's side of tasks, with the server of FastMCP: plain tasks, and tasks that ask."""
+"""Tasks with FastMCP: our client with its server, and its client with our server."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -14,7 +19,7 @@ from trio_mcp.extensions import TaskCancelled, Tasks
 
 from . import python_peers
 from .conftest import installed_peers
-from .support import DEADLINE, PEERS, Launch
+from .support import DEADLINE, PEERS, Launch, fresh_server
 
 pytestmark = [pytest.mark.interop, pytest.mark.again]
 
@@ -69,3 +74,111 @@ async def test_calls_that_become_tasks(fastmcp_tasks: Path, environment: dict[st
 
         for check in (adds, fails, asks, is_cancelled, is_found_again, is_unknown):
             nursery.start_soon(check)
+
+
+# --- its client with our server ----------------------------------------------------------------------------------
+
+OUR_SERVER = PEERS / "our_task_server.py"
+SUM = {"a": 40, "b": 2}
+STEPS: list[tuple[str, str, dict[str, Any]]] = [
+    ("waits", "plain", SUM),
+    ("waits", "add", SUM),
+    ("waits", "travel", {}),
+    ("waits", "order", {}),
+    ("waits", "refuse", {}),
+    ("waits", "fail", {}),
+    ("handle", "add", SUM),
+    ("handle", "plain", SUM),
+    ("parked", "travel", {}),
+    ("cancelled", "wait", {}),
+    ("unknown", "add", SUM),
+]
+
+
+@pytest.fixture(params=["stdio", "HTTP"])
+def transport(request: pytest.FixtureRequest) -> str:
+    value: str = request.param
+    return value
+
+
+async def run_client(
+    python: Path,
+    environment: dict[str, str],
+    transport: str,
+    steps: list[Any],
+    *,
+    mode: str = "auto",
+    named: bool = True,
+) -> dict[str, Any]:
+    """Run steps of FastMCP's client against our server; return its report."""
+    script_input: dict[str, Any] = {
+        "mode": mode,
+        "named": named,
+        "elicitations": {
+            "From where?": {"action": "accept", "content": {"city": "Oslo"}},
+            "Where to?": {"action": "decline"},
+        },
+        "steps": [{"op": op, "name": name, "arguments": arguments} for op, name, arguments in steps],
+    }
+    async with trio.open_nursery() as nursery:
+        if transport == "HTTP":
+            script_input["url"] = await nursery.start(partial(fresh_server(OUR_SERVER).serve_http, port=0))
+        else:
+            script_input |= {"command": sys.executable, "args": [str(OUR_SERVER)], "env": environment}
+        with trio.fail_after(DEADLINE):
+            finished = await trio.run_process(
+                [str(python), str(PEERS / "fastmcp_tasks_client.py"), json.dumps(script_input)],
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+            )
+        nursery.cancel_scope.cancel()
+    assert finished.returncode == 0, finished.stderr.decode()
+    report: dict[str, Any] = json.loads(finished.stdout)
+    return report
+
+
+async def test_its_client_waits_for_tasks_holds_handles_answers_and_cancels(
+    fastmcp_tasks: Path, environment: dict[str, str], transport: str
+) -> None:
+    report = await run_client(fastmcp_tasks, environment, transport, STEPS)
+    outcomes = report["outcomes"]
+    assert {step: each["value"] for step, each in outcomes.items() if "value" in each} == {
+        "waits plain": 42,
+        "waits add": 42,
+        "waits travel": "Oslo to nowhere",
+        "waits order": "Oslo to nowhere, as a task",
+        "handle add": {"created": "working", "poll": 50, "done": "completed", "result": 42},
+        "parked travel": {"asked": ["From where?"], "result": "Oslo to nowhere"},
+        "cancelled wait": {"message": "waiting (1 of 2)", "ended": "cancelled", "error": True},
+    }
+    assert report["questions"] == ["From where?", "Where to?"] * 3
+    # It tells a task that failed with an error, and one whose tool failed, by the text alone.
+    failures = {step: (each["error"], each["message"]) for step, each in outcomes.items() if "error" in each}
+    assert failures.keys() == {"waits refuse", "waits fail", "handle plain", "unknown add"}
+    assert failures["waits refuse"] == ("ToolError", "closed on Sundays")
+    assert failures["waits fail"] == ("ToolError", "no film")
+    assert "did not run as a task" in failures["handle plain"][1]
+    assert "unknown task" in failures["unknown add"][1]
+
+
+async def test_its_client_gets_ordinary_calls_in_the_legacy_era(
+    fastmcp_tasks: Path, environment: dict[str, str], transport: str
+) -> None:
+    report = await run_client(fastmcp_tasks, environment, transport, STEPS[1:5], mode="legacy")
+    assert [each.get("value") for each in report["outcomes"].values()] == [
+        *[42, "Oslo to nowhere", "Oslo to nowhere, at once"],
+        None,
+    ]
+    assert "closed on Sundays" in report["outcomes"]["waits refuse"]["message"]
+
+
+async def test_its_client_is_refused_over_http_because_it_does_not_name_the_task(
+    fastmcp_tasks: Path, environment: dict[str, str]
+) -> None:
+    """Routing Headers: a client MUST set Mcp-Name; a server refuses what lacks a header (Server Validation)."""
+    report = await run_client(fastmcp_tasks, environment, "HTTP", STEPS[:2], named=False)
+    assert report["outcomes"]["waits plain"] == {"value": 42}
+    assert "the header Mcp-Name is missing" in report["outcomes"]["waits add"]["message"]

@@ -168,6 +168,17 @@ def test_server_validation(row: str) -> None:
         assert fault in error.message
 
 
+@pytest.mark.parametrize("name", [None, "another-secret"])
+def test_what_a_method_of_an_extension_names_is_not_shown(name: str | None) -> None:
+    """It may be a secret, as the id of a task is."""
+    pairs = [("Mcp-Method", "tasks/get"), *([] if name is None else [("Mcp-Name", name)])]
+    request = Request(1, "tasks/get", {"taskId": "the-secret"})
+    error = check_standard_headers(Headers(pairs), request, {"tasks/get": "taskId"})
+    assert error is not None
+    assert "params.taskId" in error.message
+    assert "secret" not in error.message
+
+
 @pytest.mark.parametrize("method", ["", "a\nb", "é", " a"])
 def test_a_method_that_is_not_a_field_value_is_refused(method: str) -> None:
     """It has no encoded form, and a line end in it would inject headers."""
