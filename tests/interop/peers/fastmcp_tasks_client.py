@@ -1,9 +1,9 @@
 """FastMCP's client with its tasks: calls that it waits for, and handles; prints what came of each step.
 
 It offers `Client.call_tool`, which waits for a task, and `call_tool_task`, whose handle has `status`, `wait`, `result`
-and `cancel`. It does not listen for changes of tasks, has no handle for the id of an earlier task, leaves the task alone
-if the call is cancelled, and answers only elicitations. Its requests about tasks have no `Mcp-Name` over HTTP, although
-the extension requires it (Streamable HTTP: Routing Headers); with "named" in the request, they get it.
+and `cancel`. It does not listen for changes of tasks, has no handle for the id of an earlier task, leaves the task
+alone if the call is cancelled, and answers only elicitations. Its requests about tasks have no `Mcp-Name` over HTTP,
+although the extension requires it (Streamable HTTP: Routing Headers); with "named" in the request, they get it.
 """
 
 from __future__ import annotations
