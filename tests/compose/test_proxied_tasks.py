@@ -13,6 +13,7 @@ import trio
 import trio.testing
 from pydantic import BaseModel
 
+from tests.client.group_servers import Flaky
 from tests.extensions.task_server import ASK, ID, completed, created, failed, needs, state, task_server
 from tests.waiting import eventually
 from trio_mcp import Answers, Client, Context, McpError, ProxyServer, Server
@@ -200,6 +201,94 @@ async def test_a_task_belongs_to_its_principal() -> None:
         await eventually(lambda: studio.cancelled == 1)
 
 
+async def test_changes_of_a_task_are_announced(autojump_clock: trio.testing.MockClock) -> None:
+    """Task Status Notifications: complete states, under the proxy's id, to those who listen, and to nobody else."""
+    studio, heard = Studio(), list[Any]()
+    slow = TaskPolicy(after=0, poll=60)
+
+    @studio.server.tool(task=slow)
+    async def film(ctx: Context) -> str:
+        await trio.sleep(3)  # twice, as the function runs again
+        found = await ctx.elicit("Where to?", Trip)
+        await ctx.report_progress(1, 2, "drawing")
+        await trio.sleep(3)
+        return "" if found.data is None else found.data.city
+
+    @studio.server.tool
+    async def chat() -> None:  # a call that is in flight meanwhile
+        await trio.sleep(40)
+
+    async def note(notification: Any) -> None:
+        if notification.method != "notifications/subscriptions/acknowledged":
+            heard.append((notification.method, notification.params["taskId"]))
+
+    answers = Answers(elicitation=lambda question: {"city": "Oslo"})
+    async with Client(studio.proxy(), extensions=[Tasks()], answers=answers, on_message=note) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "chat")
+            began = trio.current_time()
+            task = await Tasks.of(client).start("film")
+            assert (await task.result()).text == "Oslo"
+            assert 9 <= trio.current_time() - began < 10
+        assert set(heard) == {("notifications/tasks", task.id)}
+        await trio.sleep(20)
+        assert studio.server.statistics().listening == 1  # for changes of the lists
+
+
+async def test_a_task_is_followed_only_while_a_client_listens(autojump_clock: trio.testing.MockClock) -> None:
+    studio = Studio()
+    async with Client(studio.proxy(), extensions=[Tasks()]) as client:
+        access = client.attached("io.modelcontextprotocol/tasks").calls.access
+        task = await Tasks.of(client).start("forever")
+        async with access.listen({"taskIds": [task.id]}):
+            await trio.sleep(100)
+            assert studio.server.statistics().listening == 2  # one for changes of the lists
+        await trio.sleep(20)
+        assert studio.server.statistics().listening == 1
+        async with access.listen({"taskIds": [task.id]}):  # again
+            await trio.sleep(1)
+            assert studio.server.statistics().listening == 2
+
+
+async def test_a_task_is_followed_again_when_the_upstream_is_back(autojump_clock: trio.testing.MockClock) -> None:
+    async with MemoryStores(now=trio.current_time) as stores:
+        upstream = Server("studio", stores=stores, extensions=[Tasks()])
+
+        @upstream.tool(task=TaskPolicy(after=0, poll=60))
+        async def ask(ctx: Context) -> str:
+            found = await ctx.elicit("Where to?", Trip)
+            return "" if found.data is None else found.data.city
+
+        flaky = Flaky(upstream)
+
+        async def answer(question: Any) -> dict[str, str]:
+            flaky.cut()
+            await trio.sleep(1)
+            return {"city": "Oslo"}
+
+        proxy, answers = ProxyServer(flaky, extensions=[Tasks()]), Answers(elicitation=answer)
+        async with Client(proxy, extensions=[Tasks()], answers=answers) as client:
+            assert (await client.call_tool("ask")).data == "Oslo"
+            assert trio.current_time() < 10  # it was announced: clients that listen look every 30 seconds
+        assert len(flaky.attempts) == 2
+
+
+async def test_what_can_not_be_announced_is_not_listened_for(autojump_clock: trio.testing.MockClock) -> None:
+    """The acknowledgement lists the tasks of the caller; changes come from an upstream that announces none, too."""
+    states = [state(), state(), completed()]
+    async with scripted(*states, first=created(pollIntervalMs=100)) as (client, upstream):
+        access = client.attached("io.modelcontextprotocol/tasks").calls.access
+        task = await Tasks.of(client).start("x")
+        async with access.listen({"taskIds": [task.id, "unknown", ID]}) as subscription:
+            assert subscription.honored.model_extra == {"taskIds": [task.id]}
+        for wrong in ("x", [1], ["x"] * 1001):
+            with pytest.raises(McpError, match="taskIds"):
+                async with access.listen({"taskIds": wrong}):
+                    pass
+        assert (await task.result()).text == "done"
+        assert len(upstream.listens) == 1
+
+
 @contextlib.asynccontextmanager
 async def scripted(*states: Any, stores: Any = None, **script: Any) -> AsyncIterator[tuple[Client, Any]]:
     """Yield a client of a proxy whose upstream is a script, and the script."""
@@ -243,18 +332,26 @@ async def test_an_id_that_is_too_long_to_be_kept_is_refused() -> None:
         await eventually(lambda: len(upstream.of("tasks/cancel")) == 1)
 
 
-async def test_a_task_of_a_call_that_is_cancelled_meanwhile_is_cancelled() -> None:
+@pytest.mark.parametrize("took_effect", [False, True])
+async def test_a_task_of_a_call_that_is_cancelled_meanwhile_is_cancelled(took_effect: bool) -> None:
     class Slow(MemoryStores):
         async def add_task(self, *arguments: Any, **more: Any) -> Any:
             adding.set()
-            await trio.sleep_forever()
+            if not took_effect:
+                await trio.sleep_forever()
+            with trio.CancelScope(shield=True):
+                await added.wait()
+                return await super().add_task(*arguments, **more)
 
-    adding = trio.Event()
+    adding, added = trio.Event(), trio.Event()
     async with scripted(state(), stores=Slow()) as (client, upstream), trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "x")
         await adding.wait()
         nursery.cancel_scope.cancel()
-    assert len(upstream.of("tasks/cancel")) == 1
+        with trio.CancelScope(shield=True):
+            await trio.testing.wait_all_tasks_blocked()
+            added.set()
+            await eventually(lambda: len(upstream.of("tasks/cancel")) == 1)
 
 
 async def test_an_id_is_kept_for_as_long_as_the_upstream_keeps_its_task() -> None:

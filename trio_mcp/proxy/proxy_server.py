@@ -297,12 +297,13 @@ class ProxyServer(BaseServer):
     def _make_features(self) -> Iterable[Feature]:
         self._offered = ProxyFeature(self._core.settings, self._core.input.max_rounds, self._extensions)
         # The proxy handles listening itself, because its clients may speak another era than the upstream does.
-        features: tuple[Feature, ...] = (self._offered, ListeningFeature(self._capabilities))
-        if not self._extensions:
-            return features
+        extensions = self._core.settings.extensions
+        if extensions is None:
+            return self._offered, ListeningFeature(self._capabilities)
         from trio_mcp.server.features.custom import CustomFeature  # imported late: few proxies have extensions
 
-        return *features, CustomFeature(self._core.settings)
+        listening = ListeningFeature(self._capabilities, fields=extensions.fields)
+        return self._offered, listening, CustomFeature(self._core.settings)
 
     # --- identity ------------------------------------------------------------------------------------------------
 
@@ -323,7 +324,11 @@ class ProxyServer(BaseServer):
     @contextlib.asynccontextmanager
     async def _connected(self, server: object) -> AsyncIterator[Upstream]:
         upstream = Upstream(
-            self, self._mirror, lambda: UpstreamClient(upstream, self._target, self._client_settings), self._given
+            self,
+            self._mirror,
+            lambda: UpstreamClient(upstream, self._target, self._client_settings),
+            self._given,
+            frozenset(name for each in self._extensions for name in each.client_side.notifications),
         )
         async with background_nursery(upstream.aclose) as nursery:
             await upstream.open(nursery)

@@ -59,6 +59,7 @@ class Upstream:
         mirror: Called with the client each time a connection is made.
         make_client: Makes a client for each new connection.
         given: A client to use instead of making one.
+        handled: The notifications of extensions that the client handles itself.
 
     Attributes:
         client: The current connection, or the last one if it has been lost.
@@ -72,8 +73,10 @@ class Upstream:
         mirror: Callable[[Client], None],
         make_client: Callable[[], Client],
         given: Client | None,
+        handled: Collection[str] = (),
     ) -> None:
         self._proxy = proxy
+        self._handled = handled
         self._mirror = mirror
         self._settings = core_of(proxy).settings
         self._announce = self._settings.announce
@@ -297,8 +300,8 @@ class Upstream:
             if isinstance(identity := params.get("elicitationId"), str):
                 self._proxy.notify_elicitation_complete(identity)
         # All other notifications that the specification defines are handled elsewhere. A notification of an extension
-        # goes to the call that it belongs to.
-        elif not is_spec_method(method) and (call := calls.meant(related)) is not None:
+        # goes to the call that it belongs to, unless the proxy hands the extension on in another way.
+        elif not is_spec_method(method) and method not in self._handled and (call := calls.meant(related)) is not None:
             call.send_notification_nowait(method, params)
 
     def _pass_log(self, params: dict[str, Any], calls: UnansweredCalls, related: RequestId | None) -> None:

@@ -39,7 +39,7 @@ from trio_mcp.types.input_required import input_response_from_wire
 from trio_mcp.types.tools import Tool
 from trio_mcp.types.versions import LATEST, MODERN_REVISIONS
 
-__all__ = ["TasksOnServer", "responses_of", "unknown_task"]
+__all__ = ["TasksOnServer", "listened_ids", "responses_of", "unknown_task"]
 
 MAX_ANSWERS = 100
 """The maximum number of responses in one ``tasks/update`` (arbitrary)."""
@@ -212,12 +212,8 @@ class TasksOnServer(ServerExtension):
     # --- listening -----------------------------------------------------------------------------------------------
 
     async def _honor(self, value: Any, context: Context[Any]) -> tuple[list[str], Sequence[str]]:
-        if type(value) is not list or not all(type(each) is str for each in value):
-            raise McpError(INVALID_PARAMS, "params.notifications.taskIds must be an array of strings")
-        if len(value) > MAX_LISTENED:
-            raise McpError(INVALID_PARAMS, f"params.notifications.taskIds has more than {MAX_LISTENED} ids")
         honored: list[str] = []
-        for task_id in dict.fromkeys(value):
+        for task_id in listened_ids(value):
             try:
                 engine, task = await self._own(context, task_id)
             except McpError as exc:
@@ -251,6 +247,19 @@ def responses_of(params: Mapping[str, Any]) -> dict[str, Any]:
     if len(responses) > MAX_ANSWERS:
         raise McpError(INVALID_PARAMS, f"inputResponses has {len(responses)} entries; {MAX_ANSWERS} is the limit")
     return responses
+
+
+def listened_ids(value: Any) -> list[str]:
+    """Return the ids in the field ``taskIds`` of a filter, each once.
+
+    Raises:
+        McpError: If the field is malformed, or has too many (-32602).
+    """
+    if type(value) is not list or not all(type(each) is str for each in value):
+        raise McpError(INVALID_PARAMS, "params.notifications.taskIds must be an array of strings")
+    if len(value) > MAX_LISTENED:
+        raise McpError(INVALID_PARAMS, f"params.notifications.taskIds has more than {MAX_LISTENED} ids")
+    return list(dict.fromkeys(value))
 
 
 def _refuse(context: ServedContext[Any]) -> None:
