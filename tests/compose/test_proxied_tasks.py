@@ -202,7 +202,7 @@ async def test_a_task_belongs_to_its_principal() -> None:
 
 
 async def test_changes_of_a_task_are_announced(autojump_clock: trio.testing.MockClock) -> None:
-    """Task Status Notifications: complete states, under the proxy's id, to those who listen, and to nobody else."""
+    """Task Status Notifications: complete states, under the proxy's id, only to those who listen."""
     studio, heard = Studio(), list[Any]()
     slow = TaskPolicy(after=0, poll=60)
 
@@ -374,8 +374,8 @@ MALFORMED: dict[str, tuple[dict[str, Any], Any]] = {
     "the state of another task": ({}, state(task_id="another")),
     "an outcome that is missing": ({}, state("completed")),
     "a question": ({}, state("input_required", inputRequests={"a": {"method": "elicitation/create"}})),
-    "a question that is none": ({}, state("input_required", inputRequests={"a": {"method": "tools/call"}})),
-    "a question that is no object": ({}, state("input_required", inputRequests={"a": 3})),
+    "a question of another kind": ({}, state("input_required", inputRequests={"a": {"method": "tools/call"}})),
+    "a question that is not an object": ({}, state("input_required", inputRequests={"a": 3})),
 }
 
 

@@ -240,7 +240,7 @@ def check_standard_headers(
 
 
 def _hidden(text: str) -> str:
-    # What a method of an extension names may be a secret, as the id of a task is.
+    # The parameter of an extension's method may be a secret, as the id of a task is.
     return f"a text of {len(text)} characters"
 
 
