@@ -183,6 +183,13 @@ async def test_without_the_declaration_of_its_client_a_call_stays_an_ordinary_on
     assert studio.detached == [False, False]
 
 
+async def test_a_proxy_declares_the_extension_only_if_its_upstream_does() -> None:
+    for upstream in (Server("plain"), Server("old", revisions=[LATEST_LEGACY], extensions=[Tasks()])):
+        async with Client(ProxyServer(upstream, extensions=[Tasks()]), extensions=[Tasks()]) as client:
+            assert client.extensions == {}
+            assert client.capabilities.tools is not None
+
+
 async def test_a_task_belongs_to_its_principal() -> None:
     """Auth binding: the upstream knows only the proxy, so the proxy tells its clients apart."""
     studio, who = Studio(), ["ada"]

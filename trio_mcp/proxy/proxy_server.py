@@ -16,6 +16,7 @@ from trio_mcp.client.client import Client
 from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.targets import Target, link_factory
+from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError, RemoteProtocolError, TransportError
@@ -304,6 +305,15 @@ class ProxyServer(BaseServer):
 
         listening = ListeningFeature(self._capabilities, fields=extensions.fields)
         return self._offered, listening, CustomFeature(self._core.settings)
+
+    def _capabilities(self, revision: str) -> dict[str, Any]:
+        declared = super()._capabilities(revision)
+        if own := declared.pop("extensions", None):
+            # What the upstream does not have can't be handed on.
+            theirs = declared_extensions(self._offered.upstream_capabilities)
+            if both := {name: settings for name, settings in own.items() if name in theirs}:
+                declared["extensions"] = both
+        return declared
 
     # --- identity ------------------------------------------------------------------------------------------------
 
