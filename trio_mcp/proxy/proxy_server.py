@@ -309,7 +309,7 @@ class ProxyServer(BaseServer):
     def _capabilities(self, revision: str) -> dict[str, Any]:
         declared = super()._capabilities(revision)
         if own := declared.pop("extensions", None):
-            # What the upstream does not have can't be handed on.
+            # An extension that the upstream does not have can't be handed on.
             theirs = declared_extensions(self._offered.upstream_capabilities)
             if both := {name: settings for name, settings in own.items() if name in theirs}:
                 declared["extensions"] = both
