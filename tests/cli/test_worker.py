@@ -89,3 +89,14 @@ def test_a_file_without_tasks_that_a_worker_could_run_is_refused(
     assert done.returncode in (1, 2)
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_proxy_has_no_tasks_that_a_worker_could_run(tmp_path: Path) -> None:
+    (tmp_path / "proxy.py").write_text(
+        "from trio_mcp import ProxyServer, Server\n"
+        "from trio_mcp.extensions import Tasks\n"
+        "server = ProxyServer(Server('films'), extensions=[Tasks()], stores='proxy.db')\n"
+    )
+    done = run(tmp_path, "worker", "proxy.py")
+    assert done.returncode == 2
+    assert "is a proxy, and its tasks run in the upstream server" in done.stderr

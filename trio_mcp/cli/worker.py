@@ -41,10 +41,13 @@ def _check_shares_tasks(server: BaseServer) -> None:
     """Refuse a server for which a worker would wait forever.
 
     Raises:
-        Exit: If the server has no tasks, or no stores that other processes can reach.
+        Exit: If the server has no tasks, or no stores that other processes can reach, or if it is a proxy.
     """
     from trio_mcp.extensions.tasks.errors import IDENTIFIER
+    from trio_mcp.proxy.proxy_server import ProxyServer
 
+    if isinstance(server, ProxyServer):
+        raise Exit(f"{server.info.name!r} is a proxy, and its tasks run in the upstream server: run the worker of that")
     core = core_of(server)
     extensions = core.settings.extensions
     if extensions is None or IDENTIFIER not in extensions:
