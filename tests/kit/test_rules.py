@@ -218,6 +218,7 @@ ERRED = done(1, content=[], isError=True)
 EMBEDDED = {"type": "resource", "resource": {"uri": "x:y", "text": ""}}
 UPDATED = notify("notifications/resources/updated", uri="x:y")
 WATCH = ask(1, "subscriptions/listen", notifications={"resourceSubscriptions": ["x:y"]})
+FOLLOW = ask(1, "subscriptions/listen", notifications={"taskIds": ["a"]})
 CHANGED = heard(1, "notifications/tools/list_changed")
 NEEDY = {"name": "x", "arguments": [{"name": "a", "required": True}]}
 
@@ -821,14 +822,20 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
         [
             t(LISTEN, acknowledged(1, promptsListChanged=True)),
             t(LISTEN, acknowledged(1, resourceSubscriptions=["x:y"])),
+            t(FOLLOW, acknowledged(1, taskIds=["a", "b"])),
         ],
     ),
     "listen-only-requested": (
-        [t(LISTEN, ACK, CHANGED), t(WATCH, ACK, heard(1, "notifications/resources/updated", uri="x:y/z"))],
+        [
+            t(LISTEN, ACK, CHANGED),
+            t(WATCH, ACK, heard(1, "notifications/resources/updated", uri="x:y/z")),
+            t(FOLLOW, ACK, heard(1, "notifications/tasks", taskId="a")),
+        ],
         [
             t(LISTEN, ACK, heard(1, "notifications/prompts/list_changed")),
             t(WATCH, ACK, heard(1, "notifications/resources/updated", uri="x:z")),
             t(LISTEN, ACK, heard(1, "notifications/message", level="info", data=1)),
+            t(FOLLOW, ACK, heard(1, "notifications/tasks", taskId="b")),
         ],
     ),
     "listen-id-on-notifications": (

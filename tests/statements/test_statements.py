@@ -42,9 +42,12 @@ def test_rules_fit_their_statements() -> None:
 WITHOUT_STATEMENT = {
     "acknowledged-within-request": "The text tells what an acknowledgement holds, without a keyword.",
     "batch-supported": "Only 2025-03-26 has batches.",
+    "client-ext-task-answers-known": "The MUST is in a comment of the code, where statements are not looked for.",
     "client-method-not-found": "The text names the code for roots only; JSON-RPC does for every method.",
     "client-results-valid": "The schema gives the form of each result.",
     "completion-at-most-100": "The limit stands in the schema, without a keyword.",
+    "ext-task-final": "The diagram of the states has no way out of an end, without a keyword.",
+    "ext-task-id-kept": "The comment of the field calls the id stable, without a keyword.",
     "listen-result-has-id": "The text describes the response that ends a subscription, without a keyword.",
     "log-level-respected": "The text says what the level means, without a keyword.",
     "nothing-after-listen": "The text says that a response ends a subscription, without a keyword.",

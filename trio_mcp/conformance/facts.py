@@ -94,9 +94,9 @@ class Facts:
     def lacks(self, need: str) -> str:
         """Return why the server does not meet a need of a move; an empty string if it does.
 
-        A need is ``capability:`` followed by a path, ``transport:`` followed by names separated by ``|``, or the name
-        of an attribute that must not be empty (``tools``, ``callable_tools``, ``resources``, ``templates``,
-        ``prompts``, ``paged``).
+        A need is ``capability:`` followed by a path, ``extension:`` followed by an identifier, ``transport:`` followed
+        by names separated by ``|``, or the name of an attribute that must not be empty (``tools``, ``callable_tools``,
+        ``resources``, ``templates``, ``prompts``, ``paged``).
 
         Raises:
             ValueError: If ``need`` has none of these forms.
@@ -104,10 +104,15 @@ class Facts:
         kind, _, name = need.partition(":")
         if kind == "capability":
             return "" if self.declares(name) else f"the server does not declare the capability {name!r}"
+        if kind == "extension":
+            declared = name in object_of(self.capabilities.get("extensions"))
+            return "" if declared else f"the server does not declare the extension {name!r}"
         if kind == "transport":
             return "" if self.transport in name.split("|") else f"the rule applies only to the transport {name}"
         if need not in _LISTED:
-            raise ValueError(f"unknown need {need!r}; use capability:…, transport:… or one of {', '.join(_LISTED)}")
+            raise ValueError(
+                f"unknown need {need!r}; use capability:…, extension:…, transport:… or one of {', '.join(_LISTED)}"
+            )
         return "" if getattr(self, need) else f"the server {_LISTED[need]}"
 
 

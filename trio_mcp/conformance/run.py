@@ -24,6 +24,7 @@ from trio_mcp.conformance.steps import (
     Break,
     Cancel,
     Continue,
+    Follow,
     Headers,
     Http,
     NextPage,
@@ -92,6 +93,12 @@ responded long before)."""
 
 LAST_PROBE: Final = 1.5
 """Seconds that a target gets after ``LAST_WAIT`` to show that it is still alive (an arbitrary choice)."""
+
+LOOKS: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+"""Seconds to wait before each poll of a task (arbitrary): most tasks end at once, and a plan can't wait for others."""
+
+MOST_ANSWERS: Final = 20
+"""The number of input requests of one task after which the kit answers no more (arbitrary)."""
 
 CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
 
@@ -222,6 +229,22 @@ class Talk:
         self._broken.clear()
         self._streams.clear()
         self.ending.clear()
+
+    def task(self, which: int) -> tuple[str, Sent] | None:
+        """Return the id of task number ``which`` of this example, modulo their number, and its call; None without."""
+        found = []
+        for each in self.answered():
+            # The tasks extension puts the task into the result itself, revision 2025-11-25 into a member of it.
+            task = each.result if each.result.get("resultType") == "task" else each.result.get("task")
+            if isinstance(task, dict) and isinstance(task.get("taskId"), str):
+                found.append((task["taskId"], each))
+        return found[which % len(found)] if found else None
+
+    def wanted(self, task_id: str) -> dict[str, Any]:
+        """Return the input requests of a task, as the last response about it told them."""
+        polls = [each for each in self.answered() if each.method == "tasks/get"]
+        about = [each for each in polls if member_of(each.message, "params", "taskId") == task_id]
+        return object_of(about[-1].result.get("inputRequests")) if about else {}
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -387,6 +410,8 @@ class PlanRunner:
         self._limit = self.terms.end + LAST_WAIT
         self._extra = contextlib.AsyncExitStack()
         self._next_request = trio.current_time()
+        # The calls, by what they asked for, whose tasks did not end while they were followed.
+        self._endless: set[tuple[str, str] | None] = set()
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -706,12 +731,12 @@ class PlanRunner:
         elif (talk := self._talk(step.connection)) is not None:
             await self._pace(step)
             # These steps build on a response that may just have come, so new events are handled first.
-            if isinstance(step, (NextPage, Continue)):
+            if isinstance(step, (NextPage, Continue, OnTask, Follow)):
                 await self._look()
             await self._on(step, talk)
 
     async def _pace(self, step: Step) -> None:
-        if self.terms.rate is not None and isinstance(step, (Ask, NextPage, OnTask, Continue, Http, Write)):
+        if self.terms.rate is not None and isinstance(step, (Ask, NextPage, OnTask, Follow, Continue, Http, Write)):
             now = trio.current_time()
             # Unused time does not add up, because a server that limits the rate might refuse a burst after a quiet
             # time.
@@ -789,10 +814,37 @@ class PlanRunner:
 
     @_on.register
     async def _(self, step: OnTask, talk: Talk) -> None:
-        made = [each.result.get("task") for each in talk.answered()]
-        found = [task["taskId"] for task in made if isinstance(task, dict) and isinstance(task.get("taskId"), str)]
-        if found:
-            await talk.ask(step.method, {"taskId": found[step.which % len(found)]}, Ask(step.method, meta=step.meta))
+        if (made := talk.task(step.which)) is not None:
+            task_id, _ = made
+            params: dict[str, Any] = {"taskId": task_id}
+            if step.method == "subscriptions/listen":
+                params = {"notifications": {"taskIds": [task_id]}}
+            elif step.method == "tasks/update":
+                params["inputResponses"] = {**_answers(talk.wanted(task_id), "valid"), **step.more}
+            await talk.ask(step.method, params, Ask(step.method, meta=step.meta))
+
+    @_on.register
+    async def _(self, step: Follow, talk: Talk) -> None:
+        if (made := talk.task(step.which)) is None:
+            return
+        task_id, call = made
+        waits = deque(LOOKS[:2] if call.work in self._endless else LOOKS)
+        answered: set[str] = set()
+        while waits and talk.is_open and trio.current_time() < self.terms.end:
+            # A server may be polled as often as this: it only suggests an interval, which may be a minute.
+            await self.until(lambda: False, waits.popleft())
+            got = await talk.ask("tasks/get", {"taskId": task_id}, Ask("tasks/get", meta=step.meta))
+            await self.until(lambda got=got: got.over, self.terms.deadline)  # type: ignore[misc]
+            if got.result.get("status") not in ("working", "input_required"):
+                return
+            wanted = {key: each for key, each in talk.wanted(task_id).items() if key not in answered}
+            if wanted and len(answered) < MOST_ANSWERS:
+                answered |= wanted.keys()
+                params = {"taskId": task_id, "inputResponses": _answers(wanted, "valid")}
+                await talk.ask("tasks/update", params, Ask("tasks/update", meta=step.meta))
+                waits = deque(LOOKS)
+            await self._pace(step)
+        self._endless.add(call.work)
 
     @_on.register
     async def _(self, step: Continue, talk: Talk) -> None:
@@ -818,13 +870,17 @@ def _replaced(text: bytes, values: Mapping[bytes, bytes]) -> bytes:
     return text
 
 
+def _answers(questions: Mapping[str, Any], how: str) -> dict[str, Any]:
+    answer = wrong_answer_to if how == "wrong" else answer_to
+    return {key: answer(each) for key, each in questions.items() if isinstance(each, Mapping)}
+
+
 def _round(result: Mapping[str, Any], how: str) -> dict[str, Any]:
     """Return the parameters that a retry adds to its request: the answers to the questions, and the state."""
     questions = object_of(result.get("inputRequests"))
-    answer = wrong_answer_to if how == "wrong" else answer_to
     more: dict[str, Any] = {}
     if questions and how != "none":
-        more["inputResponses"] = {key: answer(each) for key, each in questions.items() if isinstance(each, Mapping)}
+        more["inputResponses"] = _answers(questions, how)
     if (state := result.get("requestState")) is not None:
         # A client must echo the state exactly as it got it. If `how` is "state", the kit changes the state instead, to
         # see whether the server checks it.

@@ -19,6 +19,7 @@ __all__ = [
     "Break",
     "Cancel",
     "Continue",
+    "Follow",
     "Http",
     "NextPage",
     "OnTask",
@@ -144,12 +145,29 @@ class OnTask:
     """Send a request about task number ``which`` of the connection, modulo the number of its tasks.
 
     Attributes:
-        method: The method: ``tasks/get``, ``tasks/result`` or ``tasks/cancel``.
+        method: The method: ``tasks/get``, ``tasks/result``, ``tasks/update``, ``tasks/cancel``, or
+            ``subscriptions/listen``.
         which: The number of the task.
         meta: The differences from the ``_meta`` of a valid request; None removes a key.
+        more: Further input responses for ``tasks/update``, which otherwise answers what the task last asked.
     """
 
     method: str
+    which: int = 0
+    meta: Mapping[str, Any] = attrs.Factory(dict)
+    connection: int = 0
+    more: Mapping[str, Any] = attrs.Factory(dict)
+
+
+@attrs.frozen
+class Follow:
+    """Poll task number ``which`` and respond to its input requests, until it ends or a short time has passed.
+
+    Attributes:
+        which: The number of the task, modulo the number of the connection's tasks.
+        meta: The differences from the ``_meta`` of a valid request, for each request about the task.
+    """
+
     which: int = 0
     meta: Mapping[str, Any] = attrs.Factory(dict)
     connection: int = 0
@@ -215,7 +233,20 @@ class Resume:
 
 
 Step: TypeAlias = (
-    Ask | Tell | Write | Http | Cancel | NextPage | OnTask | Continue | AwaitResponses | Pause | Open | Break | Resume
+    Ask
+    | Tell
+    | Write
+    | Http
+    | Cancel
+    | NextPage
+    | OnTask
+    | Follow
+    | Continue
+    | AwaitResponses
+    | Pause
+    | Open
+    | Break
+    | Resume
 )
 Plan: TypeAlias = tuple[Step, ...]
 

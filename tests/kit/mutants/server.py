@@ -199,6 +199,8 @@ class Twin:
         self.session = session or Session
         self.web = web
         self.sessions: list[Session] = []
+        # The tasks of the extension, which outlive the session that made them.
+        self.tasks: dict[str, Any] = {}
         self.served = self.opened = 0
         # Seconds for a step of the slow tool.
         self.pause = 0.05

@@ -9,6 +9,7 @@ from typing import Final
 
 from trio_mcp.conformance.rules import (
     cancellation,
+    extension_tasks,
     http,
     http_headers,
     lifecycle,
@@ -24,6 +25,7 @@ from trio_mcp.conformance.rules import (
 )
 from trio_mcp.conformance.rules.clients import (
     declared,
+    extension_tasks as client_extension_tasks,
     fetches,
     http as client_http,
     messages as client_messages,
@@ -43,6 +45,7 @@ __all__ = ["RULES", "judge", "select"]
 
 MODULES: Final = (
     declared,
+    client_extension_tasks,
     fetches,
     client_http,
     client_messages,
@@ -53,6 +56,7 @@ MODULES: Final = (
     rounds,
     client_tasks,
     cancellation,
+    extension_tasks,
     http,
     http_headers,
     lifecycle,

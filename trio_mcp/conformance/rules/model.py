@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
+from trio_mcp.conformance.statements.model import link_to
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
@@ -18,8 +19,6 @@ __all__ = ["Judge", "Level", "Rule", "Verdict", "Who", "broken", "held", "judged
 Level: TypeAlias = Literal["MUST", "SHOULD"]
 Who: TypeAlias = Literal["server", "client", "transport"]
 Judge: TypeAlias = Callable[["History"], Iterator["Verdict"]]
-
-SPECIFICATION = "https://modelcontextprotocol.io/specification"
 
 
 @attrs.frozen
@@ -85,7 +84,7 @@ class Rule:
         # works.
         revision = revision if revision in self.revisions else self.revisions[-1]
         section = self.older if self.older and revision in LEGACY_REVISIONS else self.section
-        return f"{SPECIFICATION}/{revision}/{section}"
+        return link_to(revision, section)
 
 
 def rule(

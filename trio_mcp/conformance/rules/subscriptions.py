@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.members import object_of
+from trio_mcp.conformance.members import items_of, object_of
 from trio_mcp.conformance.rules.common import (
     LEGACY,
     MODERN,
@@ -38,7 +38,7 @@ from trio_mcp.conformance.transcript.events import Event
 
 __all__: list[str] = []
 
-LISTENING: Final = ("listen", "listen-twice")
+LISTENING: Final = ("listen", "listen-twice", "ext-task-listened")
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 
 # For each notification, the member of a subscription's filter that asks for it.
@@ -48,6 +48,8 @@ _FLAGS: Final = {
     "notifications/resources/list_changed": "resourcesListChanged",
 }
 UPDATED: Final = "notifications/resources/updated"
+TASKS: Final = "notifications/tasks"
+"""The notification of the tasks extension."""
 
 
 def _listens(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
@@ -65,8 +67,7 @@ def _delivered(history: History) -> Iterator[tuple[Event, str, dict[str, Any]]]:
 
 
 def _uris(filters: dict[str, Any]) -> list[Any]:
-    found = filters.get("resourceSubscriptions")
-    return found if isinstance(found, list) else []
+    return items_of(filters, "resourceSubscriptions")
 
 
 @stated_rule(moves=LISTENING)
@@ -101,6 +102,8 @@ def acknowledged_within_request(event: Event, method: str, wanted: dict[str, Any
     # A server acknowledges only what it supports, so it may acknowledge less than was asked for.
     more = [flag for flag in _FLAGS.values() if agreed.get(flag) is True and wanted.get(flag) is not True]
     more += [str(uri) for uri in _uris(agreed) if uri not in _uris(wanted)]
+    tasks = items_of(wanted, "taskIds")
+    more += [f"the task {task_id!r:.60}" for task_id in items_of(agreed, "taskIds") if task_id not in tasks]
     return f"the server acknowledged what was not asked for: {', '.join(more[:3])}" if more else None
 
 
@@ -116,6 +119,10 @@ def listen_only_requested(event: Event, method: str, wanted: dict[str, Any]) -> 
         # A server may report updates of resources below the one that was subscribed to.
         kept = any(isinstance(each, str) and str(uri).startswith(each) for each in _uris(wanted))
         return None if kept else f"updates of {uri!r:.60} were not asked for"
+    if method == TASKS:
+        task_id = params_of(event).get("taskId")
+        kept = task_id in items_of(wanted, "taskIds")
+        return None if kept else f"the state of the task {task_id!r:.60} was not asked for"
     return "a log message came on a subscription" if method == "notifications/message" else UNDECIDED
 
 
@@ -127,7 +134,7 @@ def listen_id_on_notifications(history: History) -> Iterator[Verdict]:
         # Subscriptions that have ended count, too: `nothing_after_listen` judges messages after the end of a
         # subscription.
         listens = {id_key(each.id) for each in connection.requests if each.method == "subscriptions/listen"}
-        for event in notifications(connection, "server", ACKNOWLEDGED, UPDATED, *_FLAGS):
+        for event in notifications(connection, "server", ACKNOWLEDGED, UPDATED, TASKS, *_FLAGS):
             found = subscription_of(event.message)
             fault = f"the unknown subscription id {found!r:.60}" if found is not None else "no subscription id"
             yield judged(id_key(found) in listens, event, f"{event.message['method']} has {fault}")

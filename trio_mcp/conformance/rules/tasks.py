@@ -30,7 +30,7 @@ from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.types import error_codes, meta
 from trio_mcp.types.tool_messages import CallToolResult
 
-__all__ = ["ANOTHER", "NO_TASK"]
+__all__ = ["ANOTHER", "ENDED", "NO_TASK", "SHORTEST_ID", "is_next", "is_time"]
 
 NO_TASK: Final = "no-such-task-"
 """The prefix of the task ids that the kit makes up."""
@@ -206,13 +206,13 @@ def task_id_unpredictable(history: History) -> Iterator[Verdict]:
             continue
         short = len(task.id) < SHORTEST_ID
         # Ids that are ordered by time, such as UUIDs of version 7, still can't be guessed; only ids from a counter can.
-        counted = _is_next(before.get(connection.number, ""), task.id)
+        counted = is_next(before.get(connection.number, ""), task.id)
         problem = f"the task id {task.id!r} is too short" if short else f"the task id {task.id!r} is predictable"
         yield judged(not short and not counted, event, problem)
         before[connection.number] = task.id
 
 
-def _is_next(one: str, other: str) -> bool:
+def is_next(one: str, other: str) -> bool:
     """Return whether two ids differ only in the number at their end, which is one greater in the second."""
     # The server chooses the id, and Python refuses to convert more than 4300 digits, so only the last fifteen are read,
     # and these are enough for any counter.
@@ -230,7 +230,7 @@ def _is_next(one: str, other: str) -> bool:
 def task_shape(_: Event, connection: Connection, state: dict[str, Any]) -> Opinion:
     if not declares(connection.server_capabilities, "tasks"):
         return UNDECIDED
-    problems = [f"{name} is {state.get(name)!r}" for name in _TIMES if not _is_time(state.get(name))]
+    problems = [f"{name} is {state.get(name)!r}" for name in _TIMES if not is_time(state.get(name))]
     # The schema requires an id; this rule only requires it to be a string (Task ID Requirements).
     if "taskId" in state and not isinstance(state["taskId"], str):
         problems.append(f"taskId is {state['taskId']!r}")
@@ -249,7 +249,8 @@ def _is_ttl(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
-def _is_time(value: Any) -> bool:
+def is_time(value: Any) -> bool:
+    """Return whether a value is a time in ISO 8601."""
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         return False
     # The pattern accepts a thirteenth month, or the 31st of June; only a calendar shows that such a date does not

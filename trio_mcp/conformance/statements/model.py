@@ -10,7 +10,18 @@ from typing import Literal, TypeAlias, cast
 
 import attrs
 
-__all__ = ["AUTHORIZATION", "NOT_OBSERVABLE", "REVISIONS", "Binds", "Keyword", "Location", "Statement", "statements"]
+__all__ = [
+    "AUTHORIZATION",
+    "EXTENSIONS",
+    "NOT_OBSERVABLE",
+    "REVISIONS",
+    "Binds",
+    "Keyword",
+    "Location",
+    "Statement",
+    "link_to",
+    "statements",
+]
 
 REVISIONS = ("2025-11-25", "2026-07-28")
 """The revisions whose statements are listed."""
@@ -33,11 +44,24 @@ AUTHORIZATION = "authorization"
 
 UNCHECKED = "unchecked"
 SPECIFICATION = "https://modelcontextprotocol.io/specification"
+EXTENSIONS = {
+    "extensions/tasks": "https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/{revision}/tasks.md"
+}
+"""The pages of extensions, which are not part of the specification: the URL of each, which names the revision."""
+
 TITLE = re.compile(
     r"(?P<keyword>(?:MUST|SHOULD)(?: NOT)?) (?P<binds>server|client|both|others) (?P<status>[\w,*-]+)"
     r"(?: since (?P<since>20[\d-]+))?"
 )
 PLACE = re.compile(r"(?P<revisions>20[\d -]+) (?P<section>\S+) (?P<hash>[0-9a-f]{8})")
+
+
+def link_to(revision: str, section: str) -> str:
+    """Return the URL of a section, of the specification or of an extension, in a revision."""
+    page, hash_sign, anchor = section.partition("#")
+    if page in EXTENSIONS:
+        return EXTENSIONS[page].format(revision=revision) + hash_sign + anchor
+    return "/".join([SPECIFICATION, revision, *([page] if page != "index" else [])]) + hash_sign + anchor
 
 
 @attrs.frozen
@@ -57,10 +81,7 @@ class Location:
     @property
     def link(self) -> str:
         """The URL of the section."""
-        page, _, anchor = self.section.partition("#")
-        return "/".join([SPECIFICATION, self.revision, *([page] if page != "index" else [])]) + (
-            anchor and f"#{anchor}"
-        )
+        return link_to(self.revision, self.section)
 
 
 @attrs.frozen

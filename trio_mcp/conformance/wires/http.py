@@ -79,6 +79,10 @@ EMPTY: Final = 3
 _VERSION_HEADER_SINCE: Final = "2025-06-18"
 
 
+# The requests of the tasks extension are routed by their task (`io.modelcontextprotocol/tasks`, Routing Headers).
+_NAMED_BY: Final = NAMED_BY | {"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
+
+
 @attrs.frozen
 class _Server:
     """A server, and how to reach it.
@@ -395,7 +399,7 @@ class StreamableHttpWire:
         """Return the headers that repeat parts of a request (2026-07-28, Request Metadata)."""
         fields, method = [(METHOD, message["method"])], message["method"]
         params = object_of(message.get("params"))
-        name = params.get(NAMED_BY.get(method, ""))
+        name = params.get(_NAMED_BY.get(method, ""))
         # A value that can't be sent in a header, for example a lone surrogate, is left out, although the server may
         # then refuse the request.
         with contextlib.suppress(ValueError):

@@ -9,6 +9,7 @@ from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves import (
     calls,
     cancellations,
+    extension_tasks,
     http,
     lists,
     malformed,
@@ -23,7 +24,18 @@ from trio_mcp.conformance.rules.model import Rule
 __all__ = ["MOVES", "lacking", "moves_for"]
 
 
-MODULES: Final = (calls, cancellations, http, lists, malformed, messages, odd_calls, subscriptions, tasks)
+MODULES: Final = (
+    calls,
+    cancellations,
+    extension_tasks,
+    http,
+    lists,
+    malformed,
+    messages,
+    odd_calls,
+    subscriptions,
+    tasks,
+)
 
 MOVES: Final = {move.name: move for module in MODULES for move in vars(module).values() if isinstance(move, Move)}
 """Every move, by its name."""

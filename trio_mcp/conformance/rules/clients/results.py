@@ -42,7 +42,9 @@ def missing_result_type_complete(history: History) -> Iterator[Verdict]:
     for connection in modern(history):
         untyped: Event | None = None
         for asked in connection.requests:
-            if untyped is not None and {"requestState", "inputResponses"} & set(asked.params):
+            # The responses to a task's input requests are no retry.
+            is_retry = asked.method != "tasks/update" and {"requestState", "inputResponses"} & set(asked.params)
+            if untyped is not None and is_retry:
                 yield broken(asked.event, "the client treated a result without a type as a request for input")
                 break
             if asked.result is not None and asked.result.get("resultType") == "input_required":
