@@ -19,10 +19,20 @@ from pydantic import BaseModel, Field
 from tests import forks
 from tests.kit.mutants.server import LEGACY, MODERN, Twin
 from tests.kit.mutants.targets import in_memory, over_sockets, process
-from trio_mcp import Context, HttpServerParameters, ListOptions, Server, StdioServerParameters, ToolError, types
+from trio_mcp import (
+    Context,
+    HttpServerParameters,
+    ListOptions,
+    McpError,
+    Server,
+    StdioServerParameters,
+    ToolError,
+    types,
+)
 from trio_mcp._nursery import background_nursery
 from trio_mcp.conformance.engine import check_server
 from trio_mcp.conformance.outcomes import CheckReport
+from trio_mcp.extensions import TaskPolicy, Tasks
 
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=")
 READS = types.ToolAnnotations(read_only_hint=True)
@@ -42,7 +52,9 @@ class Colour(BaseModel):
 
 def make_server() -> Server:
     """Make a server of everything."""
-    server = Server("own", version="1", instructions="Call anything.", lists=ListOptions(page_size=3))
+    server = Server(
+        "own", version="1", instructions="Call anything.", lists=ListOptions(page_size=3), extensions=[Tasks()]
+    )
     tool = partial(server.tool, annotations=READS)
 
     @tool()
@@ -94,7 +106,44 @@ def make_server() -> Server:
         return (await ctx.elicit("Which colour?", Colour)).action
 
     _add_texts(server)
+    _add_tasks(server)
     return server
+
+
+def _add_tasks(server: Server) -> None:
+    at_once = TaskPolicy(after=0, poll=0.05)
+    tool = partial(server.tool, annotations=READS)
+
+    @tool(task=at_once)
+    async def count(steps: Annotated[int, Field(ge=1, le=3)], ctx: Context) -> str:
+        """Report progress, as a task."""
+        for step in range(steps):
+            await ctx.report_progress(step + 1, steps, "counting")
+            await trio.sleep(0.01)
+        return "done"
+
+    @tool(task=attrs.evolve(at_once, mode="required"))
+    async def choose(ctx: Context) -> str:
+        """Ask the user twice, as a task."""
+        first = await ctx.elicit("Which colour?", Colour)
+        return f"{first.action}, {(await ctx.elicit('And which else?', Colour)).action}"
+
+    @tool(task=at_once)
+    async def stumble() -> str:
+        """Fail, as a task."""
+        raise ToolError("it failed")
+
+    @tool(task=at_once)
+    async def collapse() -> str:
+        """Fail by a JSON-RPC error, as a task."""
+        raise McpError(7, "it collapsed")
+
+    @tool(task="manual")
+    async def order(ctx: Context) -> str:
+        """Ask in a round of the call, and become a task then."""
+        wanted = await ctx.elicit("Which colour?", Colour)
+        await ctx.detach()
+        return wanted.action
 
 
 def _add_texts(server: Server) -> None:

@@ -12,9 +12,10 @@ import trio
 from trio.testing import MockClock
 
 from tests import forks
-from trio_mcp import Answers, Client, TransportError, TrioMcpError
+from trio_mcp import Answers, Client, TransportError, TrioMcpError, types
 from trio_mcp.client.targets import Target
 from trio_mcp.conformance.clients import check_client, preview_client
+from trio_mcp.extensions import Tasks
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
 ARGUMENTS = {"a": 1, "b": 2, "text": "x", "where": "here", "on": True}
@@ -23,8 +24,9 @@ ARGUMENTS = {"a": 1, "b": 2, "text": "x", "where": "here", "on": True}
 async def use_everything(target: Target) -> None:
     """List and use whatever the server offers, some of it at the same time, and give one call up."""
 
-    async def elicit(params: Any) -> dict[str, Any]:
-        return {"name": "me", "age": 3}
+    async def elicit(params: Any) -> types.ElicitResult:
+        content = None if params.mode == "url" else {"name": "me", "age": 3}
+        return types.ElicitResult(action="accept", content=content)
 
     async def sample(params: Any) -> str:
         return "hello"
@@ -45,7 +47,7 @@ async def use_everything(target: Target) -> None:
             return []
 
     answers = Answers(elicitation=elicit, sampling=sample, roots=[Path("/tmp")])
-    async with Client(target, answers=answers, timeout=3) as client:
+    async with Client(target, answers=answers, timeout=3, extensions=[Tasks()]) as client:
         tools = [tool.name for tool in await everything(client.iter_tools)]
         async with trio.open_nursery() as nursery:
             for name in tools[:3]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.kit.mutants import careless  # noqa: F401
+from tests.kit.mutants import careless, task_client  # noqa: F401
 from tests.kit.mutants.client import Client, HttpClient, run
 from tests.kit.mutants.clients import CLIENTS
 from tests.kit.mutants.server import LEGACY, MODERN, Twin

@@ -1,6 +1,6 @@
 """A healthy server with the tasks extension, and servers that break a rule for it.
 
-A task is no program that runs, but a date: what is told of it depends on the time alone.
+Nothing runs for a task: it is a date, and what is told of it depends on the time alone.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ class TaskingSession(Session):
         return self.missing()
 
     async def tool_slow(self, request: Request, arguments: Message) -> Message:
-        if arguments["steps"] == 4:
+        if arguments["steps"] > 2:
             raise Refused(-32603, "Too slow")
         return await super().tool_slow(request, arguments)
 
     async def create(self, request: Request, name: str, arguments: Message) -> Message:
         asks: Message = self.wishes() if name == "ask" else {}
         try:
-            if name == "slow" and arguments["steps"] < 4:
+            if name == "slow" and arguments["steps"] < 3:
                 result = self.text("done")
             else:
                 result = self.text("got it") if asks else await getattr(self, f"tool_{name}")(request, arguments)
@@ -291,7 +291,7 @@ class FailedWithoutCode(TaskingSession):
         return found | ({"error": {"message": "It failed"}} if "error" in found else {})
 
 
-@breaks("ext-task-details", revision=MODERN)
+@breaks("ext-task-details", "input-requests-known", revision=MODERN)
 class NeedsUnknownInput(TaskingSession):
     def wishes(self) -> Message:
         return {"who": {"method": "person/ask"}}
@@ -374,7 +374,7 @@ class CancellationReturnsTask(TaskingSession):
 class RefusesOtherKeys(TaskingSession):
     def answered(self, job: Job, key: str) -> None:
         if key not in job.asks:
-            raise Refused(-32602, "Nobody asked that")
+            raise Refused(-32602, "That was not asked")
         super().answered(job, key)
 
 

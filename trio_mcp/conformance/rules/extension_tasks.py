@@ -121,7 +121,7 @@ def _found(connection: Connection) -> dict[str, _Task]:
             if isinstance(task_id, str):
                 found.setdefault(task_id, _Task(task_id, asked, asked.answers[0]))
     for asked in connection.requests:
-        # What counts is the id that was asked for: `ext_task_id_kept` judges the one in the result.
+        # The id that was asked for counts: `ext_task_id_kept` judges the one in the result.
         task = found.get(str(asked.params.get("taskId"))) if asked.method == "tasks/get" else None
         if task is not None and asked.result is not None:
             task.states.append((asked.answers[0], asked, asked.result))
@@ -162,7 +162,7 @@ def _plain_results(history: History) -> dict[str, RecordedRequest]:
 # --- creation ---------------------------------------------------------------------------------------------------------
 
 
-@stated_rule(moves=(*COMPARED, "call-tool"))
+@stated_rule(moves=COMPARED)
 @each(_about("tools/call", declared=False))
 def ext_task_consent(_: Event, _connection: Connection, asked: RecordedRequest) -> Opinion:
     return "the client did not declare the extension, but the call became a task" if is_created(asked.result) else None

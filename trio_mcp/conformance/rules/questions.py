@@ -34,6 +34,8 @@ ROUNDS: Final = ("continue-rounds",)
 class ServerQuestion:
     """A server's question to a client: a request, or in the modern era an entry in a result that asks for input.
 
+    Such a result is one of the call itself, or the state of its task.
+
     Attributes:
         event: The event of the message that contains the question.
         method: The question's method.
@@ -70,10 +72,18 @@ def _rounds(history: History) -> Iterator[tuple[Event, Connection, RecordedReque
 
 
 def _entries(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, str, dict[str, Any]]]:
-    """Yield each question in the results that ask for input, after its response, connection, request and key."""
+    """Yield each question in the results that ask for input, after its response, connection, request and key.
+
+    The questions of tasks count, too.
+    """
     for answer, connection, asked, result in _rounds(history):
         for key, entry in object_of(result.get("inputRequests")).items():
             yield answer, connection, asked, key, object_of(entry)
+    # A task asks in the same form, in its state (`io.modelcontextprotocol/tasks`, Task Update Requests).
+    for connection, asked in history.requests("tasks/get"):
+        if connection.modern and asked.result is not None and asked.result.get("status") == "input_required":
+            for key, entry in object_of(asked.result.get("inputRequests")).items():
+                yield asked.answers[0], connection, asked, key, object_of(entry)
 
 
 def _questions(*methods: str) -> Occasions[ServerQuestion]:

@@ -43,6 +43,8 @@ MODERN_TURNS: Final = {
     "state": "a result that only has a state for the retry",
     "undeclared": "a result that asks for input of each kind that the client has not declared",
     "untyped": "a result without a resultType, as older servers send",
+    "task": "a task in place of a tool's result, if the client declares the extension; so do all plain calls then",
+    "misplaced": "a task in place of a result that can't become one, if the client declares the extension",
 }
 """Further ways of responding to a request in the modern era."""
 
@@ -127,6 +129,11 @@ class Script:
     def modern(self) -> bool:
         """Whether the server speaks a revision of the modern era."""
         return self.revision not in LEGACY_REVISIONS
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the server declares the tasks extension, which it does if a turn makes a task."""
+        return self.modern and bool({"task", "misplaced"} & set(self.turns))
 
     def simpler(self) -> list[Script]:
         """Return scripts that are simpler in one way each, the greatest simplification first."""

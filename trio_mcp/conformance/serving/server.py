@@ -9,8 +9,10 @@ from typing import Any, Final
 import trio
 
 from trio_mcp.conformance.members import member_of, object_of
+from trio_mcp.conformance.rules.extension_tasks import EXTENSION, TASK_METHODS
 from trio_mcp.conformance.rules.history import LISTS, id_key, is_notification, is_request, is_response
 from trio_mcp.conformance.serving.script import BASE, Script
+from trio_mcp.conformance.serving.tasks import ScriptedTasks
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.types import error_codes, meta
 
@@ -44,8 +46,13 @@ QUESTIONS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 }
 
 
+UNSCRIPTED: Final = ("initialize", "server/discover", "subscriptions/listen", *TASK_METHODS)
+"""The methods whose requests always get a plain response."""
+
 TOOL: Final = {"name": "add", "inputSchema": {"type": "object"}}
 INFO: Final = {"name": "generated server", "version": "1"}
+MISPLACED: Final = ("prompts/get", "resources/read")
+"""The methods whose results a server mistakes for tasks."""
 
 
 def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tuple[str, dict[str, Any]]]:
@@ -142,13 +149,14 @@ class ScriptedServer:
         self._replies: dict[Any, trio.Event] = {}
         self._running: dict[Any, trio.CancelScope] = {}
         self._states: dict[str, str] = {}
+        self._tasks = ScriptedTasks()
         self._newest = trio.Event()
 
     def next_turn(self, message: Any) -> str:
         """Return the script's next way of responding; ``plain`` for a message that uses up no turn, such as a retry."""
         # The opening always gets a plain response: if it failed, the client would do nothing more, and reach no later
         # turn.
-        if not is_request(message) or message["method"] in ("initialize", "server/discover", "subscriptions/listen"):
+        if not is_request(message) or message["method"] in UNSCRIPTED:
             return "plain"
         # A retry is the second half of a request, not a new one.
         if (message.get("params") or {}).get("requestState") in self._states:
@@ -292,6 +300,8 @@ class ScriptedServer:
             code = error_codes.METHOD_NOT_FOUND if content == "unknown method" else error_codes.INVALID_PARAMS
             return _error(request["id"], code, content)
         if self.script.modern:
+            if self._makes_task(method, turn):
+                content = self._created(params) or content
             content = {"resultType": "complete", **content}
             content["_meta"] = {meta.SERVER_INFO: INFO}
         if turn == "untyped":
@@ -300,6 +310,23 @@ class ScriptedServer:
             content = {**content, "xUnknown": {"any": [1, None]}}
         return _result(request["id"], content)
 
+    def _makes_task(self, method: str, turn: str) -> bool:
+        # Where a server makes tasks at all, it makes many, since most clients call few tools.
+        if method == "tools/call":
+            return self.script.has_tasks and turn in ("task", "plain")
+        return turn == "misplaced" and method in MISPLACED
+
+    def _created(self, params: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a result that creates a task; None if the client does not declare the extension."""
+        declared = object_of(member_of(params, "_meta", meta.CLIENT_CAPABILITIES))
+        if EXTENSION not in object_of(declared.get("extensions")):
+            return None
+        return self._tasks.create(self._input_requests("ask", declared))
+
+    def _input_requests(self, turn: str, declared: Mapping[str, Any]) -> dict[str, Any]:
+        asked = enumerate(self._questions(turn, declared))
+        return {f"q{at}": {"method": method, "params": question} for at, (method, question) in asked}
+
     def _input_required(self, params: dict[str, Any], turn: str) -> dict[str, Any]:
         declared = object_of(member_of(params, "_meta", meta.CLIENT_CAPABILITIES))
         # The state must come back unchanged (basic/patterns/mrtr): its quotes, space and other special characters break
@@ -307,11 +334,8 @@ class ScriptedServer:
         state = f'state-{len(self._states)} é"\\ +/='
         self._states[state] = turn
         found: dict[str, Any] = {"resultType": "input_required", "requestState": state}
-        asked = self._questions(turn, declared) if turn != "state" else []
-        if asked:
-            found["inputRequests"] = {
-                f"q{at}": {"method": method, "params": question} for at, (method, question) in enumerate(asked)
-            }
+        if asked := self._input_requests(turn, declared) if turn != "state" else {}:
+            found["inputRequests"] = asked
         return found
 
     def _content(self, method: str, params: dict[str, Any]) -> dict[str, Any] | str:
@@ -345,6 +369,9 @@ class ScriptedServer:
                 return {"contents": [found], **self._caching()} if known else "unknown resource"
             case "completion/complete":
                 return {"completion": {"values": ["one", "two"], "hasMore": False}}
+            case _ if method in TASK_METHODS and script.has_tasks:
+                told = self._tasks.answer(method, params)
+                return "unknown task" if told is None else told
             case _ if method in LISTS:
                 return self._page(method, params.get("cursor"))
         return "unknown method"
@@ -388,7 +415,8 @@ class ScriptedServer:
     def declared(self) -> dict[str, Any]:
         """The capabilities that the server declares."""
         changing = {"tools": {"listChanged": True}}
-        return {name: changing.get(name, {}) if not self.script.modern else {} for name in self.script.declared}
+        found = {name: changing.get(name, {}) if not self.script.modern else {} for name in self.script.declared}
+        return found | ({"extensions": {EXTENSION: {}}} if self.script.has_tasks else {})
 
 
 def _result(request_id: Any, result: dict[str, Any]) -> dict[str, Any]:

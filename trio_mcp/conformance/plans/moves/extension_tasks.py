@@ -73,9 +73,13 @@ def ext_task_listened(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(revisions=MODERN_REVISIONS, needs=_CALLS, weight=3)
 def ext_task_undeclared(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask about a task, or listen to it, in requests that do not declare the extension."""
-    methods = st.sampled_from([*TASK_METHODS, "subscriptions/listen", "subscriptions/listen"])
-    return st.builds(lambda called, method: (*called, _AWAIT, OnTask(method, -1), _AWAIT), _several(facts), methods)
+    """Ask about a task, and listen to it, in requests that do not declare the extension."""
+    listen = OnTask("subscriptions/listen", -1)
+
+    def ask(called: list[Ask], method: str) -> Plan:
+        return (*called, _AWAIT, OnTask(method, -1), listen, _AWAIT)
+
+    return st.builds(ask, _several(facts), st.sampled_from(TASK_METHODS))
 
 
 @move(revisions=MODERN_REVISIONS, needs=_CALLS, weight=3)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp.conformance.members import object_of
+from trio_mcp.conformance.rules.clients.extension_tasks import task_answers
 from trio_mcp.conformance.rules.clients.shared import legacy, retries
 from trio_mcp.conformance.rules.common import code_of, declares, is_ordered, is_same_id
 from trio_mcp.conformance.rules.history import History, id_key, params_of
@@ -28,7 +29,9 @@ LONGEST_TOKEN: Final = 128
 
 @attrs.frozen
 class QuestionReply:
-    """A client's reply to a server's question: a response, or in the modern era an answer in a retry.
+    """A client's reply to a server's question: a response, or in the modern era an answer.
+
+    An answer comes in a retry of the request, or in an update of its task.
 
     Attributes:
         event: The event that carries the reply.
@@ -75,6 +78,11 @@ def replies(*methods: str, withdrawn: bool = False) -> Occasions[QuestionReply]:
                         declared = object_of(before.meta.get(meta.CLIENT_CAPABILITIES))
                         params = object_of(question.get("params"))
                         yield retry.event, QuestionReply(retry.event, method, params, declared, result)
+            for update, question, result in task_answers(connection):
+                method, params = str(question.get("method")), object_of(question.get("params"))
+                if method in methods:
+                    declared = object_of(update.meta.get(meta.CLIENT_CAPABILITIES))
+                    yield update.event, QuestionReply(update.event, method, params, declared, result)
 
     return occasions
 

@@ -41,6 +41,19 @@ def _told(connection: Connection, task_id: Any) -> list[tuple[int, dict[str, Any
     return sorted(found, key=lambda told: told[0])
 
 
+def task_answers(connection: Connection) -> Iterator[tuple[RecordedRequest, dict[str, Any], dict[str, Any]]]:
+    """Yield each answer to an input request of a task: the update, the input request, and the answer."""
+    for asked in connection.requests if connection.modern else ():
+        if asked.method == "tasks/update":
+            place = connection.position(asked.event)
+            wanted: dict[str, Any] = {}
+            for said, state in _told(connection, asked.params.get("taskId")):
+                wanted |= object_of(state.get("inputRequests")) if said < place else {}
+            for key, result in object_of(asked.params.get("inputResponses")).items():
+                if isinstance(question := wanted.get(key), dict) and isinstance(result, dict):
+                    yield asked, question, result
+
+
 def _updates(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
     """Yield the updates of tasks."""
     for connection in modern(history):
@@ -120,7 +133,7 @@ def client_ext_task_answers_known(event: Event, connection: Connection, asked: R
     told = [
         state for place, state in _told(connection, asked.params.get("taskId")) if place < connection.position(event)
     ]
-    # What a task asked may be known from another connection.
+    # The client may know from another connection what the task asked.
     if not told:
         return UNDECIDED
     # Whether a request is still outstanding is left out: the client can't know what has changed since its last poll.
