@@ -79,6 +79,15 @@ def statements(checkout: Path, revisions: tuple[str, ...]) -> Iterator[Found]:
                 yield Found(revision, _section(page, anchor), keyword, short_hash(sentence), sentence)
 
 
+def of_extension(checkout: Path, page: str, revisions: tuple[str, ...]) -> Iterator[Found]:
+    """Yield each statement of an extension's page, such as ``extensions/tasks``, in the revisions that have it."""
+    for revision in revisions:
+        file = checkout / "specification" / revision / f"{page.rpartition('/')[2]}.md"
+        # GitHub numbers the headings of one name from 1, and the specification from 2.
+        for anchor, keyword, sentence in of_page(file.read_text("utf-8"), again=1) if file.exists() else ():
+            yield Found(revision, _section(page, anchor), keyword, short_hash(sentence), sentence)
+
+
 def sections(checkout: Path, revision: str) -> set[str]:
     """Return the sections of a revision, and its pages."""
     return {
@@ -107,10 +116,15 @@ def short_hash(sentence: str) -> str:
     return hashlib.sha256(sentence.encode()).hexdigest()[:8]
 
 
-def of_page(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield anchor, keyword and sentence of each statement of a page."""
+def of_page(text: str, again: int = 2) -> Iterator[tuple[str, str, str]]:
+    """Yield anchor, keyword and sentence of each statement of a page.
+
+    Args:
+        text: The page.
+        again: The number in the anchor of the second heading of one name.
+    """
     lead: Lead | None = None
-    for block in [*blocks(text), Block("", "break", 0, "")]:
+    for block in [*blocks(text, again), Block("", "break", 0, "")]:
         if lead is not None and not lead.has(block):
             if lead.depth is None:  # no list followed
                 yield from _found(lead.block.anchor, lead.sentence)
@@ -146,7 +160,7 @@ def sentences(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
-def blocks(text: str) -> Iterator[Block]:
+def blocks(text: str, again: int = 2) -> Iterator[Block]:
     """Cut a page into blocks without markup."""
     anchor, anchors = "", dict[str, int]()
     kind, indent, lines = "para", 0, list[str]()
@@ -160,7 +174,7 @@ def blocks(text: str) -> Iterator[Block]:
         if heading:
             anchor = _slug(plain(heading[1]))
             anchors[anchor] = anchors.get(anchor, 0) + 1
-            anchor += f"-{anchors[anchor]}" if anchors[anchor] > 1 else ""
+            anchor += f"-{anchors[anchor] - 2 + again}" if anchors[anchor] > 1 else ""
         elif stripped.startswith("\1"):
             anchor = stripped[1:]
         if heading or stripped[:1] in ("\0", "\1"):

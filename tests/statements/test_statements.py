@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from tests.statements.compare import differences
-from tests.statements.extract import of_page, short_hash, statements as found_in
+from tests.statements.extract import of_extension, of_page, short_hash, statements as found_in
 from trio_mcp.conformance.rules.catalogue import RULES
 from trio_mcp.conformance.statements.model import REVISIONS, Location, Statement, statements
 
@@ -77,6 +77,12 @@ def test_links_lead_to_the_section() -> None:
     base = "https://modelcontextprotocol.io/specification/2026-07-28"
     links = {Location("2026-07-28", section, "").link for section in ("basic#_meta", "index#overview", "basic")}
     assert links == {f"{base}/basic#_meta", f"{base}#overview", f"{base}/basic"}
+
+
+def test_links_to_an_extension_lead_to_its_own_page() -> None:
+    link = "https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/2026-07-28/tasks.md#task-creation"
+    assert Location("2026-07-28", "extensions/tasks#task-creation", "").link == link
+    assert RULES["ext-task-durable"].link("2026-07-28") == link
 
 
 # What a page says, and the statements in it: anchor, keyword and sentence.
@@ -191,6 +197,18 @@ def test_compares_with_a_checkout(tmp_path: Path) -> None:
     ]
     found = {(each.kind, *each.where[::2]) for each in differences(found_in(tmp_path, REVISIONS), listed)}
     assert found == {("changed", old, "MUST"), ("new", new, "MUST"), ("gone", new, "MUST NOT")}
+
+
+def test_compares_with_a_checkout_of_an_extension(tmp_path: Path) -> None:
+    """Its headings of one name are numbered as GitHub does it."""
+    page = tmp_path / "specification" / "2026-07-28" / "tasks.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("# A\n\n## Response\nIt MUST be.\n\n## Response\nIt SHOULD be.\n")
+    found = [
+        (each.revision, each.section, each.keyword) for each in of_extension(tmp_path, "extensions/tasks", REVISIONS)
+    ]
+    new = REVISIONS[-1]
+    assert found == [(new, "extensions/tasks#response", "MUST"), (new, "extensions/tasks#response-1", "SHOULD")]
 
 
 def test_says_what_a_checkout_lacks(tmp_path: Path) -> None:
