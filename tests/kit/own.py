@@ -128,7 +128,7 @@ def _add_tasks(server: Server) -> None:
         first = await ctx.elicit("Which colour?", Colour)
         return f"{first.action}, {(await ctx.elicit('And which else?', Colour)).action}"
 
-    @tool(task=at_once)
+    @tool(task=attrs.evolve(at_once, mode="required"))
     async def stumble() -> str:
         """Fail, as a task."""
         raise ToolError("it failed")

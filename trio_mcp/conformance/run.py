@@ -853,7 +853,10 @@ class PlanRunner:
             sent = found[step.which % len(found)]
             # The retry is a separate request, with a new id and metadata that `ask` adds (`basic/patterns/mrtr`).
             params = {key: value for key, value in sent.message["params"].items() if key != "_meta"}
-            await talk.ask(sent.method, params | _round(sent.result, step.how))
+            # A retry declares what the first request declared: with other capabilities it would be another request.
+            declared = member_of(sent.message, "params", "_meta", meta.CLIENT_CAPABILITIES)
+            changes = {} if declared is None else {meta.CLIENT_CAPABILITIES: declared}
+            await talk.ask(sent.method, params | _round(sent.result, step.how), Ask(sent.method, meta=changes))
 
     @_on.register
     async def _(self, step: Break, talk: Talk) -> None:

@@ -13,7 +13,7 @@ from trio_mcp.conformance.plans.moves.model import move
 from trio_mcp.conformance.plans.moves.odd_calls import calls
 from trio_mcp.conformance.rules.extension_tasks import EXTENSION, NO_KEY, TASK_METHODS
 from trio_mcp.conformance.rules.tasks import NO_TASK
-from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel, Follow, OnTask, Pause, Plan, Step
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel, Continue, Follow, OnTask, Pause, Plan, Step
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LATEST_MODERN, MODERN_REVISIONS
 
@@ -47,7 +47,8 @@ def ext_task_run(facts: Facts) -> st.SearchStrategy[Plan]:
         return (*called, _AWAIT, *before, _FOLLOW, *after, _AWAIT)
 
     more, get, cancel = _on("tasks/update", more={NO_KEY: {"action": "decline"}}), _on("tasks/get"), _on("tasks/cancel")
-    before = st.sampled_from([[], [], [more, _AWAIT]])
+    # A call may ask in rounds before it becomes a task.
+    before = st.sampled_from([[], [Continue(-1), _AWAIT], [more, _AWAIT]])
     after = st.sampled_from([[get], [cancel, _AWAIT, get], [more, _AWAIT, get]])
     return st.builds(run, _several(facts), before, after)
 
