@@ -53,24 +53,18 @@ class _Task:
         id: The task's id.
         asked: The call that became the task.
         made: The response that created the task.
+        polls: The requests for the task's state, in order.
         states: What the server said of the task later, in order: the event, the request for it (None for a
             notification), and the state.
+        end: The first of these states in which the task had ended, and its event; None if it was never seen.
     """
 
     id: str
     asked: RecordedRequest
     made: Event
+    polls: list[RecordedRequest] = attrs.Factory(list)
     states: list[tuple[Event, RecordedRequest | None, dict[str, Any]]] = attrs.Factory(list)
-
-    def ended_by(self, connection: Connection, event: Event) -> dict[str, Any] | None:
-        """Return the first state before an event in which the task had ended, or None."""
-        place = connection.position(event)
-        ends = (state for said, _, state in self.states if connection.position(said) < place and _has_ended(state))
-        return next(ends, None)
-
-
-def _has_ended(state: dict[str, Any]) -> bool:
-    return state.get("status") in ENDED
+    end: tuple[Event, dict[str, Any]] | None = None
 
 
 def declares_tasks(asked: RecordedRequest) -> bool:
@@ -123,14 +117,16 @@ def _found(connection: Connection) -> dict[str, _Task]:
                 found.setdefault(task_id, _Task(task_id, asked, asked.answers[0]))
     for asked in connection.requests:
         # The id that was asked for counts: `ext_task_id_kept` judges the one in the result.
-        task = found.get(str(asked.params.get("taskId"))) if asked.method == "tasks/get" else None
-        if task is not None and asked.result is not None:
-            task.states.append((asked.answers[0], asked, asked.result))
+        if asked.method == "tasks/get" and (task := found.get(str(asked.params.get("taskId")))) is not None:
+            task.polls.append(asked)
+            if asked.result is not None:
+                task.states.append((asked.answers[0], asked, asked.result))
     for event in notifications(connection, "server", CHANGED):
         if (task := found.get(str(params_of(event).get("taskId")))) is not None:
             task.states.append((event, None, params_of(event)))
     for task in found.values():
         task.states.sort(key=lambda each: connection.position(each[0]))
+        task.end = next(((event, state) for event, _, state in task.states if state.get("status") in ENDED), None)
     return found
 
 
@@ -214,15 +210,9 @@ def ext_task_type_reserved(history: History) -> Iterator[Verdict]:
 @stated_rule(moves=RUN)
 @each(_tasks)
 def ext_task_durable(_: Event, connection: Connection, task: _Task) -> Opinion:
+    proper = (asked for asked in task.polls if is_proper(connection, asked) and declares_tasks(asked))
     place = connection.position(task.made)
-    gets = (
-        asked
-        for asked in connection.requests
-        if asked.method == "tasks/get"
-        and asked.params.get("taskId") == task.id
-        and connection.position(asked.event) > place
-    )
-    first = next((asked for asked in gets if is_proper(connection, asked) and declares_tasks(asked)), None)
+    first = next((asked for asked in proper if connection.position(asked.event) > place), None)
     if first is None or not first.answers:
         return UNDECIDED
     # Another error may have nothing to do with the task; a server may refuse polls that come too often, for example.
@@ -350,12 +340,14 @@ def ext_task_failure_explained(_: Event, _connection: Connection, _task: _Task, 
 )
 def ext_task_final(history: History) -> Iterator[Verdict]:
     for _, connection, task in _tasks(history):
+        if task.end is None:
+            continue
+        place, status = connection.position(task.end[0]), task.end[1]["status"]
         for event, asked, state in task.states:
             # Over HTTP messages may overtake each other, so only requests that were sent after the end was known count.
-            ended = task.ended_by(connection, asked.event) if asked is not None else None
-            if ended is not None:
-                problem = f"the task was {ended['status']}, but later its status is {state.get('status')!r:.40}"
-                yield judged(state.get("status") == ended["status"], event, problem)
+            if asked is not None and connection.position(asked.event) > place:
+                problem = f"the task was {status}, but later its status is {state.get('status')!r:.40}"
+                yield judged(state.get("status") == status, event, problem)
 
 
 @rule(

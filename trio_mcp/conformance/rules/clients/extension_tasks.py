@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -29,16 +30,24 @@ EARLY: Final = 0.5
 
 def _told(connection: Connection, task_id: Any) -> list[tuple[int, dict[str, Any]]]:
     """Return what the server told of a task, in order, each with its position."""
-    found = []
+    every = connection.kept("told of tasks", connection.events[0], lambda: _every_told(connection))
+    return every.get(str(task_id), [])
+
+
+def _every_told(connection: Connection) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+    found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for asked in connection.requests:
         result = asked.result or {}
-        created = asked.method == "tools/call" and is_created(result) and result.get("taskId") == task_id
-        if created or (asked.method == "tasks/get" and asked.result and asked.params.get("taskId") == task_id):
-            found.append((connection.position(asked.answers[0]), result))
+        created = asked.method == "tools/call" and is_created(result)
+        if created or (asked.method == "tasks/get" and result):
+            task_id = str((result if created else asked.params).get("taskId"))
+            found.setdefault(task_id, []).append((connection.position(asked.answers[0]), result))
     for event in notifications(connection, "server", CHANGED):
-        if params_of(event).get("taskId") == task_id:
-            found.append((connection.position(event), params_of(event)))
-    return sorted(found, key=lambda told: told[0])
+        params = params_of(event)
+        found.setdefault(str(params.get("taskId")), []).append((connection.position(event), params))
+    for told in found.values():
+        told.sort(key=lambda each: each[0])
+    return found
 
 
 def task_answers(connection: Connection) -> Iterator[tuple[RecordedRequest, dict[str, Any], dict[str, Any]]]:
@@ -83,27 +92,37 @@ def _is_about(asked: RecordedRequest, task_id: Any) -> bool:
     return by_method or task_id in items_of(asked.params, "notifications", "taskIds")
 
 
-@stated_rule()
-def client_ext_task_poll_interval(history: History) -> Iterator[Verdict]:
-    """Check that two polls of a task are at least half the interval apart that the server last suggested."""
+def _polls(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest, RecordedRequest]]:
+    """Yield each pair of polls of a task between which neither side told the other of the task."""
     for connection in modern(history):
-        before: dict[Any, RecordedRequest] = {}
+        news = [connection.position(event) for event in notifications(connection, "server", CHANGED)]
+        before: dict[str, RecordedRequest] = {}
         for asked in connection.requests:
             task_id = str(asked.params.get("taskId"))
-            if asked.method in ("tasks/update", "tasks/cancel"):
-                # After these a client may look at once, since they may have changed the state.
-                before.pop(task_id, None)
-            elif asked.method == "tasks/get":
-                last, before[task_id] = before.get(task_id), asked
-                start, end = (-1 if last is None else connection.position(last.event)), connection.position(asked.event)
-                told = [state for place, state in _told(connection, task_id) if place < end]
-                heard = notifications(connection, "server", CHANGED)
-                is_news = any(start < connection.position(event) < end for event in heard)
-                interval = told[-1].get("pollIntervalMs") if told else None
-                if last is not None and not is_news and isinstance(interval, (int, float)):
-                    waited = asked.event.time - last.event.time
-                    problem = f"the client polled again after {waited:.3f} s, not after {interval / 1000:g} s"
-                    yield judged(waited >= EARLY * interval / 1000, asked.event, problem)
+            # After an update or a cancellation a client may look at once, since the state may have changed.
+            last = before.pop(task_id, None) if asked.method in TASK_METHODS else None
+            if asked.method == "tasks/get":
+                before[task_id] = asked
+                start, end = connection.position((last or asked).event), connection.position(asked.event)
+                if last is not None and not any(start < place < end for place in news):
+                    yield asked.event, connection, last, asked
+
+
+@stated_rule()
+@each(_polls)
+def client_ext_task_poll_interval(
+    event: Event, connection: Connection, last: RecordedRequest, asked: RecordedRequest
+) -> Opinion:
+    """Check that two polls of a task are at least half the interval apart that the server last suggested."""
+    place = connection.position(event)
+    told = _told(connection, asked.params.get("taskId"))
+    earlier = bisect.bisect_left(told, place, key=lambda each: each[0])
+    interval = told[earlier - 1][1].get("pollIntervalMs") if earlier else None
+    if not isinstance(interval, (int, float)):
+        return UNDECIDED
+    waited = event.time - last.event.time
+    kept = waited >= EARLY * interval / 1000
+    return None if kept else f"the client polled again after {waited:.3f} s, not after {interval / 1000:g} s"
 
 
 @stated_rule()
