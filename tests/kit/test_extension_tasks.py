@@ -93,7 +93,9 @@ async def test_a_healthy_client_holds_the_rules_of_the_extension(
 
 # --- what a rule makes of a few messages ------------------------------------------------------------------------------
 
-DECLARED = {"extensions": {EXTENSION: {}}}
+OTHERS: dict[str, Any] = {"elicitation": {}}
+DECLARED = {**OTHERS, "extensions": {EXTENSION: {}}}
+CALL: dict[str, Any] = {"name": "x", "arguments": {}}
 SECONDS = "2026-07-28T00:00:00Z"
 ID = "a-secret-of-16-letters"
 WHO = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {"type": "object"}}}
@@ -111,18 +113,19 @@ def asks(**wanted: Any) -> dict[str, Any]:
     return state("input_required", inputRequests=wanted)
 
 
-def exchange(number: int, method: str, answer: dict[str, Any], declared: bool = True, **params: Any) -> list[Told]:
-    request = {"id": number, "method": method, "params": fields(declared=DECLARED if declared else {}, **params)}
-    told = {
-        "id": number,
-        **({"result": {"resultType": "complete", **answer}} if "code" not in answer else {"error": answer}),
-    }
-    return [("client", request), ("server", told)]
+def exchange(
+    number: int, method: str, answer: dict[str, Any], declared: dict[str, Any] | bool = True, **params: Any
+) -> list[Told]:
+    """Return a request and its response; the client declares the extension, all but the extension, or what is given."""
+    capabilities = declared if isinstance(declared, dict) else DECLARED if declared else OTHERS
+    request = {"id": number, "method": method, "params": fields(declared=capabilities, **params)}
+    told = {"error": answer} if "code" in answer else {"result": {"resultType": "complete", **answer}}
+    return [("client", request), ("server", {"id": number, **told})]
 
 
 def call(number: int = 1, answer: dict[str, Any] | None = None, declared: bool = True) -> list[Told]:
     created = state(resultType="task") if answer is None else answer
-    return exchange(number, "tools/call", created, declared, name="x", arguments={})
+    return exchange(number, "tools/call", created, declared, **CALL)
 
 
 def get(number: int, answer: dict[str, Any]) -> list[Told]:
@@ -156,8 +159,13 @@ CASES: dict[str, tuple[list[list[Event]], list[list[Event]], list[list[Event]]]]
             session(call(), ENDED, call(3, refused(-32021), False)),
             session(call(), ENDED, call(3, refused(-32601), False)),
         ],
-        # A call that fails as a task may fail in the same way without one.
-        [session(call(), get(2, state("failed", error=refused(-1))), call(3, refused(-1), False))],
+        [
+            # A call that fails as a task may fail in the same way without one.
+            session(call(), get(2, state("failed", error=refused(-1))), call(3, refused(-1), False)),
+            # The server may refuse the state, or need what this client lacks.
+            session(call(), ENDED, exchange(3, "tools/call", refused(-32602), False, **CALL, requestState="")),
+            session(call(), ENDED, exchange(3, "tools/call", refused(-32021), {}, **CALL)),
+        ],
     ),
     "ext-task-type-set": (
         [session(call())],

@@ -145,11 +145,16 @@ def _states(history: History) -> Iterator[tuple[Event, Connection, _Task, dict[s
 
 
 def _call_key(asked: RecordedRequest) -> str:
-    return json.dumps([asked.params.get("name"), asked.params.get("arguments")], sort_keys=True)
+    """Return a text that is the same for calls that differ at most in whether they declare the extension."""
+    # The responses to a round of input, and the capabilities, may be what a server refuses.
+    params = {name: value for name, value in asked.params.items() if name != "_meta"}
+    capabilities = object_of(asked.meta.get(meta.CLIENT_CAPABILITIES))
+    others = {name: value for name, value in capabilities.items() if name != "extensions"}
+    return json.dumps([params, others], sort_keys=True)
 
 
-def _plain_results(history: History) -> dict[str, RecordedRequest]:
-    """Return the calls that were made without the extension, by tool and arguments; of several the first."""
+def _plain_calls(history: History) -> dict[str, RecordedRequest]:
+    """Return the calls that were made without the extension, by `_call_key`; of several the first."""
     found: dict[str, RecordedRequest] = {}
     for _, _, asked in _about("tools/call", declared=False)(history):
         found.setdefault(_call_key(asked), asked)
@@ -299,7 +304,7 @@ def ext_task_details(_: Event, _connection: Connection, _task: _Task, state: dic
 
 @stated_rule(moves=(*COMPARED, *RUN))
 def ext_task_failed_by_error(history: History) -> Iterator[Verdict]:
-    plain = _plain_results(history)
+    plain = _plain_calls(history)
     for event, _, task, state in _states(history):
         # The same call without a task shows what kind of failure it is.
         other = plain.get(_call_key(task.asked))
