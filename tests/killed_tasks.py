@@ -2,14 +2,19 @@
 
 ``python -m tests.killed_tasks --tasks 300 --seed 1`` has three processes run tasks of ten steps and a question. One
 after the other is killed and replaced, or stopped for longer than its leases last. Each step writes to a ledger when it
-begins and when its end is in the journal. The exit status is 1 if a step ran again whose end was in the journal, if an
-interrupted one ran again more often than its processes were interrupted, if a task was taken over too late or did not
-end, or if a process that was stopped has changed something afterwards.
+begins, and its value says which of its runs has come into the journal. Triggers in the file log who writes to it.
+
+The exit status is 1 if a step ran again whose end was in the journal, or ran again without an interruption; if a run
+stopped itself although its process had lost no time; if a task was taken over too late, or did not end; or if a process
+wrote to a task that was another's, as one may that was stopped.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import itertools
+import json
 import os
 import random
 import signal
@@ -17,86 +22,136 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import trio
+from pydantic import BaseModel
 
 from tests import forks
+from trio_mcp import Answers, Client, Context, Server
+from trio_mcp.extensions import TaskOptions, TaskPolicy, Tasks
+from trio_mcp.stores import SqliteStores
 
-__all__ = ["LEASE", "Trial"]
+__all__ = ["Trial"]
+
+T = TypeVar("T")
 
 PROCESSES = 3
 STEPS = 10
 QUESTION = 5
 """The step before which a task asks."""
 
-LEASE = 1.5
+LEASE = 4.0
+"""Seconds; chosen: a run stops itself when a renewal is late by a third of it, as on a machine that is too busy."""
 LATE = LEASE + 1.0
-"""Seconds within which a lost task is taken over."""
-BUSY = 1.0
-"""Seconds that a busy machine may add to that; chosen."""
-STOPPED = 2 * LEASE
-"""Seconds for which a process is stopped."""
-NET = 600
+"""Seconds within which a lost task is taken over, and as many more as its new process has lost meanwhile."""
+LOCKED = 0.5
+"""Seconds for which the file is locked if a process was stopped inside a transaction; chosen: others wait so long."""
+NET = 900
 """Seconds. Against a hang only."""
+
+LOG = """
+CREATE TABLE writes (id INTEGER PRIMARY KEY, at REAL, pid INTEGER, task INTEGER, was TEXT, token TEXT);
+CREATE TRIGGER added AFTER INSERT ON tasks BEGIN
+    INSERT INTO writes (at, pid, task, was, token) VALUES (clock(), writer(), new.id, '', new.token); END;
+CREATE TRIGGER changed AFTER UPDATE ON tasks BEGIN
+    INSERT INTO writes (at, pid, task, was, token) VALUES (clock(), writer(), new.id, old.token, new.token); END;
+CREATE TRIGGER noted AFTER INSERT ON entries BEGIN
+    INSERT INTO writes (at, pid, task, was, token)
+    SELECT clock(), writer(), id, token, token FROM tasks WHERE id = new.task; END;
+"""
+"""Each write to a task or its journal, with the lease before and after it. The functions are those of the writer."""
+
+
+class WatchedStores(SqliteStores):
+    """Stores that tell the triggers of the file who writes.
+
+    Args:
+        path: The file.
+        waited: Called with the time at which a call began, when it has ended.
+    """
+
+    def __init__(self, path: str | Path, waited: Callable[[float], object] = lambda since: None) -> None:
+        super().__init__(path)
+        self._waited = waited
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        super()._prepare(connection)
+        connection.create_function("writer", 0, os.getpid)
+        connection.create_function("clock", 0, time.monotonic)
+
+    async def _read(self, work: Callable[..., T]) -> T:
+        since = time.monotonic()
+        try:
+            return await super()._read(work)
+        finally:
+            self._waited(since)
+
+    async def _write(self, work: Callable[..., T | Exception | None]) -> T:
+        since = time.monotonic()
+        try:
+            return await super()._write(work)
+        finally:
+            self._waited(since)
 
 
 # --- a process --------------------------------------------------------------------------------------------------------
 
 
-async def _live(path: str, ledger: str, first: str, count: str, pause: str) -> None:
-    """Run tasks until killed, after having begun some; print the id of each."""
-    from pydantic import BaseModel
+class Answer(BaseModel):
+    text: str
 
-    from trio_mcp import Answers, Client, Context, Server
-    from trio_mcp.extensions import TaskOptions, TaskPolicy, Tasks
-    from trio_mcp.stores import SqliteStores
 
-    class Answer(BaseModel):
-        text: str
-
+async def _live(*arguments: str) -> None:
+    """Run tasks until killed, after having begun some; print the process id, and the id of each task."""
+    path, ledger, first, count, pause = arguments
     file = os.open(ledger, os.O_APPEND | os.O_WRONLY)
 
-    def write(*words: object) -> None:
-        os.write(file, (" ".join(map(str, (time.monotonic(), os.getpid(), *words))) + "\n").encode())
+    def write(*words: object) -> float:
+        now = time.monotonic()
+        os.write(file, f"{now!r} {os.getpid()} {' '.join(map(str, words))}\n".encode())
+        return now
 
-    server = Server("studio", stores=SqliteStores(path), extensions=[Tasks(TaskOptions(lease=LEASE))])
+    def lost(since: float) -> None:
+        if time.monotonic() - since > 0.002:
+            write("lost", repr(since))
+
+    async def watch() -> None:
+        """Write down when this process got no time."""
+        while True:
+            due = time.monotonic() + 0.02
+            await trio.sleep(0.02)
+            lost(due)
+
+    server = Server("studio", stores=WatchedStores(path, lost), extensions=[Tasks(TaskOptions(lease=LEASE))])
 
     @server.tool(task=TaskPolicy(after=0, on_loss="rerun", max_takeovers=10_000))
     async def work(number: int, ctx: Context) -> str:
-        done = []
-
-        async def do(step: int) -> int:
-            write("begin", number, step)
+        async def do(step: int) -> list[float]:
+            at = write("begin", number, step)
             await trio.sleep(float(pause))
-            done.append(step)
-            return step
+            return [os.getpid(), at]
 
-        for step in range(STEPS):
-            if step == QUESTION:
-                await ctx.elicit("Go on?", Answer, key="go")
-            try:
-                await ctx.once(f"step-{step}", do, step)
-            except trio.Cancelled:  # on a busy machine the lease was not renewed in time, so the run stops itself
-                write("slow", number, step)
-                raise
-            if step in done:
-                write("kept", number, step)
-        return f"done {number}"
-
-    async def watch() -> None:
-        """Tell if this process got no time for so long that it may have lost its leases."""
-        while True:
-            before = time.monotonic()
-            await trio.sleep(0.1)
-            if time.monotonic() - before > LEASE / 4:
-                write("slow", 0, 0)
+        try:
+            for step in range(STEPS):
+                if step == QUESTION:
+                    await ctx.elicit("Go on?", Answer, key="go")
+                try:
+                    await ctx.once(f"step-{step}", do, step)
+                except trio.Cancelled:  # the lease is another's, or was not renewed in time
+                    write("cancelled", number, step)
+                    raise
+            return f"done {number}"
+        finally:
+            write("left", number)
 
     answers: Any = Answers(elicitation=lambda params: None)  # the answers come from elsewhere
+    os.write(1, f"{os.getpid()}\n".encode())
     async with Client(server, extensions=[Tasks()], answers=answers) as client, trio.open_nursery() as nursery:
         nursery.start_soon(watch)
         for number in range(int(first), int(first) + int(count)):
@@ -109,6 +164,38 @@ async def _live(path: str, ledger: str, first: str, count: str, pause: str) -> N
 
 
 @attrs.define
+class Life:
+    """A process.
+
+    Attributes:
+        process: The stand-in of the process; see `tests.forks`.
+        pid: The process itself.
+        ids: The ids of the tasks that it has begun.
+    """
+
+    process: trio.Process
+    pid: int
+    ids: list[str]
+
+
+@attrs.frozen
+class Interruption:
+    """A process was killed or stopped.
+
+    Attributes:
+        kind: ``"killed"`` or ``"stopped"``.
+        pid: The process.
+        at: When.
+        held: The leases that it held: the token by the number of the task's row.
+    """
+
+    kind: str
+    pid: int
+    at: float
+    held: Mapping[int, str]
+
+
+@attrs.define
 class Trial:
     """One file, and those that use it.
 
@@ -118,21 +205,20 @@ class Trial:
         tasks: How many tasks there are.
         pause: Seconds that a step takes.
         faults: What went wrong.
-        interrupted: How often each process was killed, stopped or got no time.
-        killed: When each process was killed.
+        interruptions: Who was killed or stopped.
+        figures: What was seen.
     """
 
     folder: Path
     seed: int
     tasks: int = 20
-    pause: float = 2.0
+    pause: float = 0.8
     faults: list[str] = attrs.Factory(list)
-    interrupted: Counter[int] = attrs.Factory(Counter)
-    killed: dict[int, float] = attrs.Factory(dict)
-    _processes: list[trio.Process] = attrs.Factory(list)
+    interruptions: list[Interruption] = attrs.Factory(list)
+    figures: dict[str, Any] = attrs.Factory(dict)
+    _lives: list[Life] = attrs.Factory(list)
     _all: list[trio.Process] = attrs.Factory(list)
-    _ids: list[str] = attrs.Factory(list)
-    _ended: trio.Event = attrs.Factory(trio.Event)
+    _over: bool = False
 
     @property
     def path(self) -> Path:
@@ -143,33 +229,42 @@ class Trial:
         return self.folder / "ledger"
 
     async def run(self) -> None:
-        """Run all tasks to their end, and check the ledger."""
+        """Run all tasks to their end, and check what was written."""
         self.ledger.touch()
         share = [len(range(self.tasks)[place::PROCESSES]) for place in range(PROCESSES)]
         try:
-            for place, count in enumerate(share):
-                self._processes.append(await self._begin(sum(share[:place]), count))
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._interrupt)
-                with trio.move_on_after(NET) as scope:
-                    await self._finish_all()
-                if scope.cancelled_caught:
-                    self.faults.append("not every task has ended")
-                nursery.cancel_scope.cancel()
+            with trio.move_on_after(NET) as scope:
+                async with WatchedStores(self.path) as stores:
+                    connection = sqlite3.connect(self.path)
+                    connection.executescript(LOG)
+                    connection.close()
+                    for place, count in enumerate(share):
+                        self._lives.append(await self._begin(sum(share[:place]), count))
+                    ids = [each for life in self._lives for each in life.ids]
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._interrupt)
+                        await self._finish(stores, ids)
+                        self._over = True
+            if scope.cancelled_caught:
+                self.faults.append(f"not every task has ended after {NET} s")
+            self._look_for_the_dead()
         finally:
+            for life in self._lives:
+                os.kill(life.pid, signal.SIGKILL)
             for each in self._all:
                 each.kill()
             with trio.CancelScope(shield=True):
                 for each in self._all:
                     await each.wait()
-        self._check()
+        self.faults += Check(self).faults
 
-    async def _begin(self, first: int, count: int) -> trio.Process:
+    async def _begin(self, first: int, count: int) -> Life:
         """Start a process that begins some tasks, and wait until it has."""
         arguments = ["live", str(self.path), str(self.ledger), str(first), str(count), str(self.pause)]
+        imported = (*forks.LOADED, "trio_mcp.extensions", "trio_mcp.stores")
         with (self.folder / "errors.txt").open("ab") as errors:
             process = await trio.lowlevel.open_process(
-                [*forks.command("tests.killed_tasks", *forks.LOADED), *arguments], stdout=-1, stderr=errors
+                [*forks.command("tests.killed_tasks", *imported), *arguments], stdout=-1, stderr=errors
             )
         self._all.append(process)
         assert process.stdout is not None
@@ -179,40 +274,93 @@ class Trial:
             if not chunk:
                 raise AssertionError((self.folder / "errors.txt").read_text())
             text += chunk
-        self._ids += text.decode().split("\n")[:-2]
-        return process
+        pid, *ids, _ = text.decode().split()
+        return Life(process, int(pid), ids)
+
+    def _look_for_the_dead(self) -> None:
+        for life in self._lives:
+            if life.process.poll() is not None:
+                self.faults.append(f"process {life.pid} has ended: {(self.folder / 'errors.txt').read_text()}")
+
+    def query(self, statement: str) -> list[Any]:
+        """Return rows of the file."""
+        connection = sqlite3.connect(self.path)
+        try:
+            return connection.execute(statement).fetchall()
+        finally:
+            connection.close()
+
+    def lines(self) -> Iterator[tuple[float, int, str, list[str]]]:
+        """Return what the ledger says: when, which process, what, and more."""
+        for line in self.ledger.read_text().splitlines():
+            at, pid, what, *more = line.split()
+            yield float(at), int(pid), what, more
+
+    # --- interruptions -----------------------------------------------------------------------------------------------
 
     async def _interrupt(self) -> None:
         """Kill or stop one process after the other."""
         rng = random.Random(self.seed)
-        for turn in range(10**6):
+        kill = True
+        while not self._over:
             await trio.sleep(rng.uniform(0.5, 1.5))
-            place = turn % PROCESSES
-            process = self._processes[place]
-            self.interrupted[process.pid] += 1
-            if turn % 2:
-                await self._stop(process)
-            else:
-                process.kill()
-                self.killed[process.pid] = time.monotonic()
-                self._processes[place] = await self._begin(0, 0)
-            await trio.sleep(LATE + BUSY)  # so that it is known who must take over
+            if busy := [life for life in self._lives if self._held(life)]:
+                await (self._kill if kill else self._stop)(rng.choice(busy))
+                kill = not kill
 
-    async def _stop(self, process: trio.Process) -> None:
+    def _held(self, life: Life) -> dict[int, str]:
+        """Return the leases that a process has."""
+        holders = {
+            token: pid for pid, token in self.query("SELECT pid, token FROM writes WHERE token NOT IN ('', was)")
+        }
+        leased = self.query("SELECT id, token FROM tasks WHERE token != ''")
+        return {task: token for task, token in leased if holders[token] == life.pid}
+
+    async def _kill(self, life: Life) -> None:
+        os.kill(life.pid, signal.SIGKILL)
+        at = time.monotonic()
+        await life.process.wait()
+        self.interruptions.append(Interruption("killed", life.pid, at, self._held(life)))
+        self._lives[self._lives.index(life)] = await self._begin(0, 0)
+        await self._taken_over()
+
+    async def _stop(self, life: Life) -> None:
+        """Stop a process until its tasks were taken over, and wait until its runs of them have ended."""
         while True:
-            process.send_signal(signal.SIGSTOP)
+            os.kill(life.pid, signal.SIGSTOP)
+            at = time.monotonic()
             if await trio.to_thread.run_sync(self._is_free):
                 break
             # It was stopped inside a transaction, which no lease can help.
-            process.send_signal(signal.SIGCONT)
+            os.kill(life.pid, signal.SIGCONT)
             await trio.sleep(0.01)
-        try:
-            await trio.sleep(STOPPED)
-        finally:
-            process.send_signal(signal.SIGCONT)
+        self.interruptions.append(Interruption("stopped", life.pid, at, self._held(life)))
+        running = self._runs(life, after=0.0)
+        await trio.sleep(LEASE)
+        await self._taken_over()
+        os.kill(life.pid, signal.SIGCONT)
+        while running & self._runs(life, after=at):  # noqa: ASYNC110 - only the ledger knows
+            await trio.sleep(0.1)
+
+    async def _taken_over(self) -> None:
+        """Wait until each lease of the process that was interrupted last is over."""
+        tokens = set(self.interruptions[-1].held.values())
+        while tokens & {token for (token,) in self.query("SELECT token FROM tasks")}:  # noqa: ASYNC110 - only the file
+            await trio.sleep(0.1)
+
+    def _runs(self, life: Life, after: float) -> set[str]:
+        """Return the numbers of the tasks that have a run in a process which did not end after a time."""
+        runs = set()
+        for at, pid, what, more in self.lines():
+            if (pid, what) == (life.pid, "begin"):
+                runs.add(more[0])
+            elif (pid, what) == (life.pid, "left") and at > after:
+                runs.discard(more[0])
+        return runs
 
     def _is_free(self) -> bool:
-        connection = sqlite3.connect(self.path, timeout=LEASE / 5, isolation_level=None)
+        """Return whether the file can be locked."""
+        connection = sqlite3.connect(self.path, timeout=LOCKED, isolation_level=None)
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
@@ -223,61 +371,151 @@ class Trial:
         finally:
             connection.close()
 
-    async def _finish_all(self) -> None:
+    # --- the client --------------------------------------------------------------------------------------------------
+
+    async def _finish(self, stores: WatchedStores, ids: list[str]) -> None:
         """Answer the questions, and wait for the tasks to end."""
-        from trio_mcp import Client, Server
-        from trio_mcp.extensions import Tasks
-        from trio_mcp.stores import SqliteStores
-
-        server = Server("studio", stores=SqliteStores(self.path), extensions=[Tasks()])
-        left = list(self._ids)
-        async with Client(server, extensions=[Tasks()]) as client:
+        left = {hashlib.sha256(each.encode()).hexdigest(): each for each in ids}
+        # Its own server offers no such tool, so it takes no task.
+        async with Client(Server("studio", stores=stores, extensions=[Tasks()]), extensions=[Tasks()]) as client:
             while left:
-                for task_id in tuple(left):
-                    state = await client.request("tasks/get", {"taskId": task_id})
-                    if state["status"] == "input_required":
+                await trio.sleep(0.2)
+                for key, status in self.query("SELECT key, status FROM tasks WHERE status != 'working'"):
+                    if status == "input_required":
                         responses = {"go": {"action": "accept", "content": {"text": "yes"}}}
-                        await client.request("tasks/update", {"taskId": task_id, "inputResponses": responses})
-                    elif state["status"] != "working":
-                        left.remove(task_id)
-                        if state["status"] != "completed" or "isError" in state["result"]:
-                            self.faults.append(f"a task has ended as {state['status']}: {state.get('statusMessage')}")
-                await trio.sleep(0.3)
+                        await client.request("tasks/update", {"taskId": left[key], "inputResponses": responses})
+                    elif (task_id := left.pop(key, None)) is not None:
+                        state = await client.request("tasks/get", {"taskId": task_id})
+                        if status != "completed" or state["result"].get("isError"):
+                            self.faults.append(f"a task has ended as {status}: {state.get('statusMessage')}")
 
-    def _check(self) -> None:
-        lines = [line.split() for line in self.ledger.read_text().splitlines()]
-        begun: dict[tuple[str, str], list[int]] = defaultdict(list)
-        kept: dict[tuple[str, str], int] = {}
-        for _, pid, what, *_ in lines:
-            self.interrupted[int(pid)] += what == "slow"
-        for _, pid, what, *step in lines:
-            key = (step[0], step[1])
+
+# --- what is said about them ------------------------------------------------------------------------------------------
+
+
+class Check:
+    """What the ledger and the file say about a trial that is over.
+
+    Attributes:
+        faults: What went wrong.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.faults: list[str] = []
+        self._trial = trial
+        self._numbers = {
+            row: str(json.loads(body)[0]["number"]) for row, body in trial.query("SELECT id, body FROM tasks")
+        }
+        self._begun: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+        self._cancelled: list[tuple[float, int, str, str]] = []
+        self._losses: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        for at, pid, what, more in trial.lines():
             if what == "begin":
-                if key in kept:
-                    self.faults.append(f"step {key} ran again, although its end was in the journal")
-                begun[key].append(int(pid))
-            elif what == "kept":
-                if key in kept:
-                    self.faults.append(f"the end of step {key} came into the journal twice")
-                if begun[key][-1] != int(pid):
-                    self.faults.append(f"process {pid} wrote the end of step {key}, which another one had taken over")
-                kept[key] = int(pid)
-        for key, pids in begun.items():
-            allowed = 1 + sum(self.interrupted[pid] for pid in set(pids))
-            if len(pids) > allowed:
-                self.faults.append(f"step {key} ran {len(pids)} times, and was interrupted {allowed - 1} times")
-        for pid, when in self.killed.items():
-            self._check_takeover(lines, str(pid), when)
+                self._begun[more[0], more[1]].append((pid, at))
+            elif what == "cancelled":
+                self._cancelled.append((at, pid, more[0], more[1]))
+            elif what == "lost":
+                self._losses[pid].append((float(more[0]), at))
+        for each in self._losses.values():
+            each.sort()
+        self._check_steps()
+        self._check_cancellations()
+        self._check_takeovers()
+        self._check_writers()
 
-    def _check_takeover(self, lines: list[list[str]], pid: str, when: float) -> None:
-        """Check that the steps that a killed process had begun were begun elsewhere in time."""
-        left = {(number, step) for _, who, what, number, step in lines if who == pid and what == "begin"}
-        left -= {(number, step) for _, who, what, number, step in lines if who == pid and what == "kept"}
-        for at, who, what, number, step in lines:
-            if what == "begin" and who != pid and float(at) > when and (number, step) in left:
-                left.discard((number, step))
-                if float(at) - when > LATE + BUSY:
-                    self.faults.append(f"step {number} {step} was taken over after {float(at) - when:.1f} s")
+    def _lost(self, pid: int, since: float, until: float) -> float:
+        """Return for how many seconds of a time a process got no time, or waited for the file."""
+        total = 0.0
+        for begun, ended in self._losses[pid]:
+            begun, ended = max(begun, since), min(ended, until)
+            if ended > begun:
+                total += ended - begun
+                since = ended  # what overlaps counts once
+        return total
+
+    def _check_steps(self) -> None:
+        """No step runs again whose end is in the journal; and none without an interruption between its runs."""
+        trial = self._trial
+        stored = {
+            (self._numbers[task], key.removeprefix("once:step-")): tuple(json.loads(value))
+            for task, key, value in trial.query("SELECT task, key, value FROM entries WHERE key LIKE 'once:%'")
+        }
+        for number in range(trial.tasks):
+            for step in range(STEPS):
+                key = (str(number), str(step))
+                runs = self._begun[key]
+                if key not in stored:
+                    self.faults.append(f"task {number} has not stored its step {step}")
+                elif stored[key] not in runs:
+                    self.faults.append(f"task {number} has a value of step {step} that no run has returned")
+                elif stored[key] != runs[-1]:
+                    self.faults.append(f"task {number} ran step {step} again, whose end was in the journal")
+                for (pid, at), (_, again) in itertools.pairwise(runs):
+                    if not self._interrupted(pid, key, at, again):
+                        self.faults.append(f"task {number} ran step {step} again without an interruption")
+        trial.figures["steps that ran again"] = sum(len(runs) - 1 for runs in self._begun.values() if runs)
+
+    def _interrupted(self, pid: int, key: tuple[str, str], since: float, until: float) -> bool:
+        return any(each.pid == pid and since <= each.at <= until for each in self._trial.interruptions) or any(
+            (who, number, step) == (pid, *key) and since <= at <= until for at, who, number, step in self._cancelled
+        )
+
+    def _check_cancellations(self) -> None:
+        """A run ends early only after its process was stopped, or lost so much time that a renewal was late."""
+        left = list(self._cancelled)
+        for each in self._trial.interruptions:
+            for task in each.held:
+                found = [one for one in left if one[0] > each.at and one[1:3] == (each.pid, self._numbers[task])]
+                if each.kind == "stopped" and found:
+                    left.remove(found[0])
+        for at, pid, number, step in left:
+            # A renewal is made when a third of the lease is over, and the run stops itself after two.
+            if self._lost(pid, at - LEASE * 2 / 3, at) < LEASE / 6:
+                self.faults.append(f"task {number} stopped itself in step {step}, though its process lost no time")
+        if len(left) > self._trial.tasks:
+            self.faults.append(f"runs have stopped themselves {len(left)} times")
+        self._trial.figures["runs that stopped themselves"] = len(left)
+
+    def _check_takeovers(self) -> None:
+        """Each task is taken over in time."""
+        ends: dict[str, tuple[float, int]] = {}
+        for at, pid, was in self._trial.query("SELECT at, pid, was FROM writes WHERE was != token ORDER BY id"):
+            ends.setdefault(was, (at, pid))
+        took, most = [0.0], 0.0
+        for each in self._trial.interruptions:
+            for task, token in each.held.items():
+                number = self._numbers[task]
+                if token not in ends:
+                    self.faults.append(f"task {number} was not taken over")
+                    continue
+                at, pid = ends[token]
+                seconds, lost = at - each.at, self._lost(pid, each.at + LEASE, at)
+                took.append(seconds)
+                most = max(most, lost)
+                if seconds > LATE + lost:
+                    self.faults.append(
+                        f"task {number} of a {each.kind} process was taken over after {seconds:.2f} s by one that had "
+                        f"lost {lost:.2f} s"
+                    )
+        for kind in ("killed", "stopped"):
+            held = [len(each.held) for each in self._trial.interruptions if each.kind == kind]
+            if not sum(held):
+                self.faults.append(f"no process was {kind} while it ran tasks")
+            self._trial.figures[f"processes {kind}"] = len(held)
+            self._trial.figures[f"their tasks ({kind})"] = sum(held)
+        self._trial.figures["slowest takeover"] = f"{max(took):.2f} s"
+        self._trial.figures["time lost in it"] = f"{most:.2f} s"
+
+    def _check_writers(self) -> None:
+        """Only the process that holds a task writes to it; the client's does while no process holds it."""
+        holders: dict[str, int] = {"": os.getpid()}
+        writes = self._trial.query("SELECT pid, task, was, token FROM writes ORDER BY id")
+        for pid, task, was, token in writes:
+            if token not in ("", was):
+                holders[token] = pid
+            elif holders[was] != pid:
+                self.faults.append(f"process {pid} wrote to task {self._numbers[task]}, which {holders[was]} held")
+        self._trial.figures["writes"] = len(writes)
 
 
 def main() -> int:
@@ -289,12 +527,15 @@ def main() -> int:
     parser.add_argument("--pause", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder), options.seed, options.tasks, options.pause)
         trio.run(partial(trial.run))
-    for fault in trial.faults:
+    for fault in trial.faults[:40]:
         print(fault, file=sys.stderr)
-    print(f"seed {options.seed}: {options.tasks} tasks, {sum(trial.interrupted.values())} interruptions")
+    figures = "; ".join(f"{name}: {value}" for name, value in trial.figures.items())
+    print(f"seed {options.seed}: {options.tasks} tasks in {time.monotonic() - began:.0f} s; {figures}")
+    print(f"{len(trial.faults)} faults")
     return int(bool(trial.faults))
 
 
