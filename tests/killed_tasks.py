@@ -335,11 +335,11 @@ class Trial:
             os.kill(life.pid, signal.SIGCONT)
             await trio.sleep(0.01)
         self.interruptions.append(Interruption("stopped", life.pid, at, self._held(life)))
-        running = self._runs(life, after=0.0)
+        running = self._running(life)
         await trio.sleep(LEASE)
         await self._taken_over()
         os.kill(life.pid, signal.SIGCONT)
-        while running & self._runs(life, after=at):  # noqa: ASYNC110 - only the ledger knows
+        while not running <= self._left(life, at):  # noqa: ASYNC110 - only the ledger knows
             await trio.sleep(0.1)
 
     async def _taken_over(self) -> None:
@@ -348,15 +348,19 @@ class Trial:
         while tokens & {token for (token,) in self.query("SELECT token FROM tasks")}:  # noqa: ASYNC110 - only the file
             await trio.sleep(0.1)
 
-    def _runs(self, life: Life, after: float) -> set[str]:
-        """Return the numbers of the tasks that have a run in a process which did not end after a time."""
-        runs = set()
-        for at, pid, what, more in self.lines():
+    def _running(self, life: Life) -> set[str]:
+        """Return the numbers of the tasks that run in a process."""
+        running = set()
+        for _, pid, what, more in self.lines():
             if (pid, what) == (life.pid, "begin"):
-                runs.add(more[0])
-            elif (pid, what) == (life.pid, "left") and at > after:
-                runs.discard(more[0])
-        return runs
+                running.add(more[0])
+            elif (pid, what) == (life.pid, "left"):
+                running.discard(more[0])
+        return running
+
+    def _left(self, life: Life, after: float) -> set[str]:
+        """Return the numbers of the tasks of which a run in a process has ended after a time."""
+        return {more[0] for at, pid, what, more in self.lines() if (pid, what) == (life.pid, "left") and at > after}
 
     def _is_free(self) -> bool:
         """Return whether the file can be locked."""

