@@ -1,4 +1,4 @@
-"""Processes that share tasks in a file and are killed or stopped: every task ends, and what is done stays done.
+"""Processes that share tasks in a file and are killed or stopped: every task ends, and no finished step runs again.
 
 ``python -m tests.killed_tasks --tasks 300 --seed 1`` has three processes run tasks of ten steps and a question. One
 after the other is killed and replaced, or stopped for longer than its leases last. Each step writes to a ledger when it
@@ -204,6 +204,7 @@ class Trial:
         seed: Who is killed or stopped, and when.
         tasks: How many tasks there are.
         pause: Seconds that a step takes.
+        turns: How many processes are killed or stopped, if the tasks last so long.
         faults: What went wrong.
         interruptions: Who was killed or stopped.
         figures: What was seen.
@@ -213,6 +214,7 @@ class Trial:
     seed: int
     tasks: int = 20
     pause: float = 0.8
+    turns: int = 4
     faults: list[str] = attrs.Factory(list)
     interruptions: list[Interruption] = attrs.Factory(list)
     figures: dict[str, Any] = attrs.Factory(dict)
@@ -301,20 +303,20 @@ class Trial:
     async def _interrupt(self) -> None:
         """Kill or stop one process after the other."""
         rng = random.Random(self.seed)
-        kill = True
-        while not self._over:
+        while not self._over and len(self.interruptions) < self.turns:
             await trio.sleep(rng.uniform(0.5, 1.5))
             if busy := [life for life in self._lives if self._held(life)]:
-                await (self._kill if kill else self._stop)(rng.choice(busy))
-                kill = not kill
+                interrupt = self._stop if len(self.interruptions) % 2 else self._kill
+                await interrupt(rng.choice(busy))
 
     def _held(self, life: Life) -> dict[int, str]:
         """Return the leases that a process has."""
-        holders = {
-            token: pid for pid, token in self.query("SELECT pid, token FROM writes WHERE token NOT IN ('', was)")
-        }
-        leased = self.query("SELECT id, token FROM tasks WHERE token != ''")
-        return {task: token for task, token in leased if holders[token] == life.pid}
+        return dict(
+            self.query(
+                "SELECT tasks.id, tasks.token FROM tasks JOIN writes ON tasks.token = writes.token "
+                f"WHERE tasks.token != '' AND writes.was != writes.token AND pid = {life.pid}"
+            )
+        )
 
     async def _kill(self, life: Life) -> None:
         os.kill(life.pid, signal.SIGKILL)
@@ -528,12 +530,13 @@ def main() -> int:
         trio.run(_live, *sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=300)
-    parser.add_argument("--pause", type=float, default=4.0)
+    parser.add_argument("--pause", type=float, default=2.0)
+    parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(Path(folder), options.seed, options.tasks, options.pause)
+        trial = Trial(Path(folder), options.seed, options.tasks, options.pause, options.turns)
         trio.run(partial(trial.run))
     for fault in trial.faults[:40]:
         print(fault, file=sys.stderr)
