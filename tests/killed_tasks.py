@@ -530,7 +530,7 @@ def main() -> int:
         trio.run(_live, *sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=300)
-    parser.add_argument("--pause", type=float, default=2.0)
+    parser.add_argument("--pause", type=float, default=3.0)
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
