@@ -251,8 +251,7 @@ class Trial:
                 self.faults.append(f"not every task has ended after {NET} s")
             self._look_for_the_dead()
         finally:
-            for life in self._lives:
-                os.kill(life.pid, signal.SIGKILL)
+            # The end of a stand-in is that of its process, also of one that is stopped.
             for each in self._all:
                 each.kill()
             with trio.CancelScope(shield=True):
@@ -343,6 +342,7 @@ class Trial:
         os.kill(life.pid, signal.SIGCONT)
         while not running <= self._left(life, at):  # noqa: ASYNC110 - only the ledger knows
             await trio.sleep(0.1)
+        await trio.sleep(0.5)  # the process may do wrong even now
 
     async def _taken_over(self) -> None:
         """Wait until each lease of the process that was interrupted last is over."""
