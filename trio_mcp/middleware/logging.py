@@ -10,7 +10,7 @@ import attrs
 
 from trio_mcp._secrets import mask_text
 from trio_mcp.server.context import Context
-from trio_mcp.types.input_required import INPUT_REQUIRED
+from trio_mcp.types.common import COMPLETE, INPUT_REQUIRED
 
 __all__ = ["LOGGER", "Logging", "described", "outcome_of"]
 
@@ -49,9 +49,10 @@ def _masked(text: str, length: int) -> str:
 
 
 def outcome_of(result: dict[str, Any]) -> str:
-    """Return how a request with this result ended: ok, with an error, or by asking for input."""
-    if result.get("resultType") == INPUT_REQUIRED:
-        return "asks for input"
+    """Return how a request with this result ended: ok, with an error, by asking for input, or as an extension says."""
+    kind = result.get("resultType", COMPLETE)
+    if kind != COMPLETE:
+        return "asks for input" if kind == INPUT_REQUIRED else f"becomes a {kind}"
     return "error" if result.get("isError") is True else "ok"
 
 

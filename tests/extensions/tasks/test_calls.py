@@ -14,9 +14,20 @@ from trio.testing import MockClock
 from tests.extensions.tasks.processes import answer, client_of, done, get, processes, shared, start
 from tests.peer import settle
 from tests.waiting import eventually
-from trio_mcp import Client, Context, Depends, InputRequired, McpError, McpLogHandler, Server, UrlElicitationRequired
+from trio_mcp import (
+    Answers,
+    Client,
+    Context,
+    Depends,
+    InputRequired,
+    McpError,
+    McpLogHandler,
+    Server,
+    UnknownTool,
+    UrlElicitationRequired,
+)
 from trio_mcp.extensions import TaskOptions, TaskPolicy, Tasks
-from trio_mcp.middleware import RateLimit
+from trio_mcp.middleware import Caching, RateLimit
 from trio_mcp.stores import MemoryStores
 from trio_mcp.types import INVALID_PARAMS, OVERLOADED
 
@@ -243,6 +254,60 @@ async def test_a_step_that_is_too_large_is_the_tools_error(autojump_clock: MockC
     async with client_of(server_with(steps, options=TaskOptions(max_size=1500))) as client:
         state = await done(client, await start(client, "steps"))
         assert state["result"]["isError"] is True
+
+
+@pytest.mark.parametrize("text", ["x" * 400, "ü" * 200], ids=["ASCII", "UTF-8"])
+async def test_steps_at_the_same_time_share_the_limit(text: str, autojump_clock: MockClock) -> None:
+    """The limit is one of bytes, in keys and in values."""
+    failed: list[ValueError] = []
+
+    async def steps(ctx: Context) -> str:
+        async def step(number: int) -> None:
+            try:
+                await ctx.once(f"{number}{text}", str, text)
+            except ValueError as exc:
+                failed.append(exc)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(step, number)
+        return "x"
+
+    async with client_of(server_with(steps, options=TaskOptions(max_size=1700))) as client:
+        await done(client, await start(client, "steps"))
+    assert len(failed) == 3
+
+
+async def test_what_earlier_rounds_of_the_call_have_brought_counts(autojump_clock: MockClock) -> None:
+    async def order(ctx: Context) -> str:
+        await ctx.elicit("Who?", Name, key="who")
+        await ctx.detach()
+        return "ordered"
+
+    server = server_with(order, options=TaskOptions(max_size=1500), policy=TaskPolicy(mode="manual"))
+    async with Client(
+        server, extensions=[Tasks()], answers=Answers(elicitation=lambda _: {"name": "x" * 2000})
+    ) as client:
+        with pytest.raises(McpError, match="too large for a task"):
+            await client.call_tool("order")
+
+
+@pytest.mark.parametrize("mode", ["optional", "required"])
+@pytest.mark.parametrize("declares", [False, True])
+async def test_a_hidden_tool_looks_like_none(mode: Any, declares: bool, autojump_clock: MockClock) -> None:
+    server = server_with(_hello, policy=TaskPolicy(mode=mode, after=0), visible=lambda ctx, entry: False)
+    async with Client(server, extensions=[Tasks()] if declares else []) as client:
+        with pytest.raises(UnknownTool):
+            await client.call_tool("_hello")
+
+
+async def test_a_cache_outside_tasks_keeps_no_task(autojump_clock: MockClock) -> None:
+    """Its next caller would get the task of another one."""
+    tasks = Tasks()
+    server = Server("studio", middleware=[Caching({"_hello"}), tasks.middleware], extensions=[tasks])
+    server.add_tool(_hello, task=AT_ONCE)
+    async with client_of(server) as client:
+        assert await start(client, "_hello") != await start(client, "_hello")
 
 
 async def test_questions_that_are_too_large_fail_the_task(autojump_clock: MockClock) -> None:

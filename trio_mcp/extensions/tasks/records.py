@@ -25,6 +25,7 @@ __all__ = [
     "answer_entry",
     "asked_of",
     "detailed",
+    "entry_size",
     "error_bytes",
     "key_of",
     "new_id",
@@ -85,6 +86,12 @@ class StoredCall:
         return cls(arguments, revision, info, capabilities, tuple(scopes))
 
 
+def entry_size(entry: JournalEntry) -> int:
+    """Return the size of an entry of a journal, in bytes."""
+    key, value = entry
+    return len(key.encode()) + len(value)
+
+
 @attrs.define
 class Journal:
     """The answers and ``once`` values that a task's function has got so far; later runs of the function replay them.
@@ -110,7 +117,7 @@ class Journal:
         """Read a journal from its entries, in the order in which they were added."""
         found = cls()
         for key, data in entries:
-            found.size += len(key) + len(data)
+            found.size += entry_size((key, data))
             kind, _, name = key.partition(":")
             value = from_json(data)
             if kind == "once":

@@ -25,6 +25,7 @@ from trio_mcp.extensions.tasks.options import TaskOptions
 from trio_mcp.extensions.tasks.records import (
     Journal,
     StoredCall,
+    entry_size,
     error_bytes,
     key_of,
     new_id,
@@ -350,6 +351,8 @@ class TaskRun:
             body=body,
             asked=asked,
         )
+        # The answers and values from earlier rounds of the call count, too.
+        self.journal.size = sum(map(entry_size, entries))
         if len(body) + len(asked) + self.journal.size > options.max_size:
             raise McpError(INTERNAL_ERROR, f"the call is too large for a task; the limit is {options.max_size} bytes")
         with refusing_clearly():
@@ -427,13 +430,13 @@ class TaskRun:
             StaleWriter: If this process no longer holds the lease, and the caller can't be cancelled.
         """
         entry = once_entry(key, value)
-        size = self.journal.size + len(entry[0]) + len(entry[1])
-        if size > self.engine.options.max_size:
-            raise ValueError(
-                f"the journal of a task with the value of once({key!r}) has {size} bytes; the limit is"
-                f" {self.engine.options.max_size}"
-            )
         async with self._lock:
+            size = self.journal.size + entry_size(entry)
+            if size > self.engine.options.max_size:
+                raise ValueError(
+                    f"the journal of a task with the value of once({key!r}) has {size} bytes; the limit is"
+                    f" {self.engine.options.max_size}"
+                )
             if self.task is not None:
                 await self._fenced(self.engine.stores.note, self.key, self._token, entry)
             self.journal.memory[key] = value

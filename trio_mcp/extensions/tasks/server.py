@@ -103,7 +103,8 @@ class TasksOnServer(ServerExtension):
             return call_next()
         tool = engine.host.tool(context.params.get("name"))
         policy: TaskPolicy | None = None if tool is None else tool.declared.get("task")
-        if policy is None:
+        # A hidden tool must look like none.
+        if tool is None or policy is None or (tool.filtered and not context.settings.shows(tool, context)):
             return call_next()
         if not context.rules.modern or IDENTIFIER not in context.client_extensions:
             if policy.mode == "required":
