@@ -114,9 +114,15 @@ def _keep(near: socket.socket) -> None:
     for stream in (0, 1, 2, *streams):
         os.close(stream)
     near.sendall(b"%d\n" % fork)
-    if near in select.select([near, woken], [], [])[0]:
-        os.kill(fork, signal.SIGKILL)
-    status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+    ended, status = 0, 0
+    while not ended:  # SIGCHLD also tells that the fork was stopped, or goes on
+        if near in select.select([near, woken], [], [])[0]:
+            os.kill(fork, signal.SIGKILL)
+            ended, status = os.waitpid(fork, 0)
+        else:
+            os.read(woken, 100)
+            ended, status = os.waitpid(fork, os.WNOHANG)
+    status = os.waitstatus_to_exitcode(status)
     near.sendall(b"%d\n" % status)
     os._exit(0)
 
