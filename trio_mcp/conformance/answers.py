@@ -9,7 +9,7 @@ from trio_mcp.conformance.members import member_of, object_of
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.versions import MODERN_REVISIONS, at_least
 
-__all__ = ["ROOT", "answer_to", "capabilities_of", "response_to", "wrong_answer_to"]
+__all__ = ["ROOT", "answer_to", "capabilities_of", "input_responses", "response_to", "round_of", "wrong_answer_to"]
 
 ROOT: Final = "file:///kit"
 """The URI of the kit's only root, a directory that need not exist."""
@@ -78,6 +78,25 @@ def wrong_answer_to(question: Mapping[str, Any]) -> dict[str, Any]:
     # This object is invalid both as a list of roots and as a sampling result, because each member has a type that
     # neither allows.
     return {"roots": "none", "role": 7, "content": None}
+
+
+def input_responses(questions: Mapping[str, Any], how: str) -> dict[str, Any]:
+    """Return the kit's responses to the input requests of a server, by key: ``wrong`` ones, or else valid ones."""
+    answer = wrong_answer_to if how == "wrong" else answer_to
+    return {key: answer(each) for key, each in questions.items() if isinstance(each, Mapping)}
+
+
+def round_of(result: Mapping[str, Any], how: str) -> dict[str, Any]:
+    """Return the parameters that a retry adds to its request: the answers to the questions, and the state."""
+    questions = object_of(result.get("inputRequests"))
+    more: dict[str, Any] = {}
+    if questions and how != "none":
+        more["inputResponses"] = input_responses(questions, how)
+    if (state := result.get("requestState")) is not None:
+        # A client must echo the state exactly as it got it. If `how` is "state", the kit changes the state instead, to
+        # see whether the server checks it.
+        more["requestState"] = f"{state}x" if how == "state" else state
+    return more
 
 
 def _field(schema: Mapping[str, Any]) -> Any:

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from trio_mcp._version import __version__
-from trio_mcp.conformance.answers import answer_to, capabilities_of, response_to, wrong_answer_to
+from trio_mcp.conformance.answers import capabilities_of, input_responses, response_to, round_of
 from trio_mcp.conformance.members import member_of, object_of
 from trio_mcp.conformance.rules.history import LISTS, id_key, is_request, is_response
 from trio_mcp.conformance.steps import (
@@ -97,7 +97,7 @@ LAST_PROBE: Final = 1.5
 LOOKS: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before each poll of a task (arbitrary): most tasks end at once, and a plan can't wait for others."""
 
-MOST_ANSWERS: Final = 20
+MOST_ANSWERS: Final = 5
 """The number of input requests of one task after which the kit answers no more (arbitrary)."""
 
 CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
@@ -820,7 +820,7 @@ class PlanRunner:
             if step.method == "subscriptions/listen":
                 params = {"notifications": {"taskIds": [task_id]}}
             elif step.method == "tasks/update":
-                params["inputResponses"] = {**_answers(talk.wanted(task_id), "valid"), **step.more}
+                params["inputResponses"] = {**input_responses(talk.wanted(task_id), "valid"), **step.more}
             await talk.ask(step.method, params, Ask(step.method, meta=step.meta))
 
     @_on.register
@@ -840,7 +840,7 @@ class PlanRunner:
             wanted = {key: each for key, each in talk.wanted(task_id).items() if key not in answered}
             if wanted and len(answered) < MOST_ANSWERS:
                 answered |= wanted.keys()
-                params = {"taskId": task_id, "inputResponses": _answers(wanted, "valid")}
+                params = {"taskId": task_id, "inputResponses": input_responses(wanted, "valid")}
                 await talk.ask("tasks/update", params, Ask("tasks/update", meta=step.meta))
                 waits = deque(LOOKS)
             await self._pace(step)
@@ -856,7 +856,7 @@ class PlanRunner:
             # A retry declares what the first request declared: with other capabilities it would be another request.
             declared = member_of(sent.message, "params", "_meta", meta.CLIENT_CAPABILITIES)
             changes = {} if declared is None else {meta.CLIENT_CAPABILITIES: declared}
-            await talk.ask(sent.method, params | _round(sent.result, step.how), Ask(sent.method, meta=changes))
+            await talk.ask(sent.method, params | round_of(sent.result, step.how), Ask(sent.method, meta=changes))
 
     @_on.register
     async def _(self, step: Break, talk: Talk) -> None:
@@ -871,21 +871,3 @@ def _replaced(text: bytes, values: Mapping[bytes, bytes]) -> bytes:
     for name, value in values.items():
         text = text.replace(name, value)
     return text
-
-
-def _answers(questions: Mapping[str, Any], how: str) -> dict[str, Any]:
-    answer = wrong_answer_to if how == "wrong" else answer_to
-    return {key: answer(each) for key, each in questions.items() if isinstance(each, Mapping)}
-
-
-def _round(result: Mapping[str, Any], how: str) -> dict[str, Any]:
-    """Return the parameters that a retry adds to its request: the answers to the questions, and the state."""
-    questions = object_of(result.get("inputRequests"))
-    more: dict[str, Any] = {}
-    if questions and how != "none":
-        more["inputResponses"] = _answers(questions, how)
-    if (state := result.get("requestState")) is not None:
-        # A client must echo the state exactly as it got it. If `how` is "state", the kit changes the state instead, to
-        # see whether the server checks it.
-        more["requestState"] = f"{state}x" if how == "state" else state
-    return more
