@@ -262,6 +262,75 @@ class Open(Faulty):
         return await super().append(session, events)
 
 
+class Unheard(Faulty):
+    breaks = "changes_are_found"
+
+    async def announce(self, topics: Collection[str]) -> None:
+        await super().announce(sorted(topics)[:1])
+
+
+class Coarse(Faulty):
+    breaks = "no_change_is_missed"
+
+    async def announce(self, topics: Collection[str]) -> None:
+        await super().announce([each for each in topics if each != "3/7"])
+
+
+class Blind(Faulty):
+    breaks = "states_are_compared"
+
+    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+        found = await super().state(user, name)
+        return await super().put_state(user, name, value, tag=found and found.tag, expires=expires)
+
+
+class Sticky(Faulty):
+    breaks = "states_are_forgotten"
+
+    async def forget_states(self, user: str) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+class Eternal(Faulty):
+    breaks = "states_expire"
+
+    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+        return await super().put_state(user, name, value, tag=tag, expires=None)
+
+
+class Losing(Faulty):
+    breaks = "no_update_is_lost"
+
+    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+        if value == b"7":  # as if two had seen the same value
+            found = await super().state(user, name)
+            await super().put_state(user, name, b"6", tag=found and found.tag, expires=expires)
+            return True
+        return await super().put_state(user, name, value, tag=tag, expires=expires)
+
+
+class Generous(Faulty):
+    breaks = "buckets_are_shared"
+
+    async def take(self, bucket: str, *, rate: float, burst: int) -> float:
+        return await super().take(bucket, rate=rate, burst=burst + 1)
+
+
+class Dry(Faulty):
+    breaks = "buckets_fill"
+
+    async def take(self, bucket: str, *, rate: float, burst: int) -> float:
+        return await super().take(bucket, rate=rate / 1000, burst=burst)
+
+
+class Naive(Faulty):
+    breaks = "keys_are_new_once"
+
+    async def remember(self, key: str, *, seconds: float) -> bool:
+        await super().remember(key, seconds=seconds)
+        return True
+
+
 def test_there_are_faulty_stores_for_every_rule() -> None:
     assert {each.breaks for each in Faulty.__subclasses__()} == set(STORE_RULES)
 

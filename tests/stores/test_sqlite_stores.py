@@ -92,7 +92,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "damaged": (damaged, "is damaged: restore it"),
     "another version": (
         newer,
-        r"created by another version of trio_mcp \(its layout is 99, and this version needs 1\)",
+        r"created by another version of trio_mcp \(its layout is 99, and this version needs 2\)",
     ),
     "another program": (foreign, "is a database of another program: "),
     "folder": (Path.mkdir, "Is a directory"),

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trio_mcp.stores.contract import (
         LEASE as LEASE,
+        Changed as Changed,
         Claim as Claim,
         JournalEntry as JournalEntry,
         StaleWriter as StaleWriter,
+        StateEntry as StateEntry,
         StoreBusy as StoreBusy,
         StoredTask as StoredTask,
         StoreError as StoreError,

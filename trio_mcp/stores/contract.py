@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import attrs
+import trio
 
 if TYPE_CHECKING:
     from trio_mcp.stores.event_store import StoredEvent
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEASE",
+    "LOOK",
+    "MOST_TOPICS",
+    "TOPIC_AGE",
+    "Changed",
     "Claim",
     "JournalEntry",
     "StaleWriter",
+    "StateEntry",
     "StoreBusy",
     "StoreError",
     "StoreFull",
@@ -31,6 +37,15 @@ __all__ = [
 
 LEASE: Final = 15.0
 """The default duration of a lease, in seconds (arbitrary)."""
+
+LOOK: Final = 1.0
+"""Seconds after which a listener looks at a store that other processes may write."""
+
+TOPIC_AGE: Final = 3600.0
+"""Seconds for which a store keeps a topic that has changed."""
+
+MOST_TOPICS: Final = 10_000
+"""How many topics that have changed a store keeps."""
 
 JournalEntry: TypeAlias = tuple[str, bytes]
 """An entry of a task's journal: its key, unique within the task, and its value."""
@@ -114,8 +129,36 @@ class Claim:
     lost: bool
 
 
+@attrs.frozen
+class Changed:
+    """The topics that have changed since a process last looked.
+
+    Attributes:
+        newest: The number of the newest change; 0 if there was none.
+        topics: The topics that have changed, in the order of their last changes.
+        complete: Whether these are all. If not, the process was behind for so long that any topic may have changed.
+    """
+
+    newest: int
+    topics: Sequence[str]
+    complete: bool
+
+
+@attrs.frozen
+class StateEntry:
+    """A value that a server keeps for a user.
+
+    Attributes:
+        value: The value.
+        tag: A text that differs after each write, even if the value was deleted in between.
+    """
+
+    value: bytes
+    tag: str
+
+
 class Stores(abc.ABC):
-    """The tasks of a server and the messages of its sessions, which outlive a process.
+    """What a server keeps outside of its process: tasks, sessions, the state of its users, changes and counters.
 
     ``async with stores:`` opens the store, and closes it at the end.
 
@@ -164,15 +207,25 @@ class Stores(abc.ABC):
         """Wake the listeners of a topic, in this process and, if the store can do so, in others, where it may fail."""
 
     @abc.abstractmethod
-    def listen(self, topic: str) -> AbstractContextManager[TopicListener]:
+    def listen(self, topic: str, *, look: float = LOOK) -> AbstractContextManager[TopicListener]:
         """Listen to a topic within a block. Read the store inside the block, so that no wake-up is missed:
 
             with stores.listen("answers") as listener:
                 while not await answered(stores):
                     await listener.woken()
 
-        In a store to which other processes may write, `TopicListener.woken` returns after one second at the latest.
+        Args:
+            topic: The topic.
+            look: Seconds after which `TopicListener.woken` returns without a wake-up, in a store that other processes
+                may write.
         """
+
+    async def hear(self) -> None:
+        """Hear the wake-ups of other processes until cancelled; a server calls it for as long as it runs.
+
+        Without it, listeners only look.
+        """
+        await trio.sleep_forever()
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 
@@ -272,6 +325,77 @@ class Stores(abc.ABC):
     @abc.abstractmethod
     async def versions(self, keys: Collection[str]) -> Mapping[str, int]:
         """Return the versions of tasks, by key, without those that don't exist or have expired."""
+
+    # --- changes that listeners are notified of ------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def announce(self, topics: Collection[str]) -> None:
+        """Note that topics have changed: each gets the next number, in place of the one that it had.
+
+        A store need not keep a topic that has not changed for `TOPIC_AGE` seconds, or more than the `MOST_TOPICS` that
+        changed last.
+
+        Args:
+            topics: The topics, each a text.
+        """
+
+    @abc.abstractmethod
+    async def changed(self, after: int) -> Changed:
+        """Return what has changed after the change with a number.
+
+        Args:
+            after: The number, from an earlier `Changed.newest`. With 0, all topics that are kept are returned.
+        """
+
+    # --- the state of users --------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def state(self, user: str, name: str) -> StateEntry | None:
+        """Return what is kept for a user under a name; None if there is nothing, or it has expired.
+
+        Args:
+            user: A digest that identifies the user.
+            name: The name.
+        """
+
+    @abc.abstractmethod
+    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+        """Keep a value for a user, if the value has not changed meanwhile.
+
+        Args:
+            user: A digest that identifies the user.
+            name: The name under which the value is kept.
+            value: The value.
+            tag: The tag of the value that this one replaces; None if there was none.
+            expires: Seconds since the epoch at which the value expires; None for never.
+
+        Returns:
+            Whether the value was stored; False if the stored one has another tag.
+        """
+
+    @abc.abstractmethod
+    async def forget_states(self, user: str) -> None:
+        """Delete everything that is kept for a user."""
+
+    # --- counters ------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def take(self, bucket: str, *, rate: float, burst: int) -> float:
+        """Take a token from a bucket that holds up to ``burst`` tokens, and gets ``rate`` of them back each second.
+
+        A bucket that nobody has taken from is full. Time is counted by `clock`.
+
+        Returns:
+            0.0; or, if the bucket has no token, the seconds until it has one, in which case nothing was taken.
+        """
+
+    @abc.abstractmethod
+    async def remember(self, key: str, *, seconds: float) -> bool:
+        """Remember a key for some seconds, counted by `now`.
+
+        Returns:
+            Whether it is new; False if it is remembered already, for as long as was said then.
+        """
 
     # --- the messages of sessions over HTTP, in the legacy era ---------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 from collections.abc import Callable, Iterator
 
@@ -56,21 +55,20 @@ class TopicListener:
 
 @attrs.define(eq=False)
 class TopicListeners:
-    """The listeners in this process: an implementation of `Stores.wake` and `Stores.listen`.
+    """The listeners in this process: an implementation of `Stores.wake` and `Stores.listen`."""
 
-    Args:
-        longest: Returns the maximum number of seconds that a `TopicListener.woken` that begins now waits; no limit by
-            default.
-    """
-
-    _longest: Callable[[], float] = lambda: math.inf
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # guards `_topics`
     _topics: dict[str, set[TopicListener]] = attrs.field(factory=dict, init=False)
 
     @contextlib.contextmanager
-    def listen(self, topic: str) -> Iterator[TopicListener]:
-        """Listen to a topic within a block; see `Stores.listen`."""
-        listener = TopicListener(self._longest)
+    def listen(self, topic: str, longest: Callable[[], float]) -> Iterator[TopicListener]:
+        """Listen to a topic within a block; see `Stores.listen`.
+
+        Args:
+            topic: The topic.
+            longest: Returns the maximum number of seconds that a `TopicListener.woken` that begins now waits.
+        """
+        listener = TopicListener(longest)
         with self._lock:
             self._topics.setdefault(topic, set()).add(listener)
         try:
@@ -92,5 +90,12 @@ class TopicListeners:
         """Wake all listeners of a topic; may be called in any thread."""
         with self._lock:
             woken = tuple(self._topics.get(topic, ()))
+        for listener in woken:
+            listener.ring()
+
+    def wake_all(self) -> None:
+        """Wake all who listen, to any topic; may be called in any thread."""
+        with self._lock:
+            woken = [listener for listeners in self._topics.values() for listener in listeners]
         for listener in woken:
             listener.ring()

@@ -14,10 +14,11 @@ import attrs
 import trio
 
 from trio_mcp._checks import check_hook
-from trio_mcp.stores.contract import Claim, JournalEntry, StoredTask, Stores
+from trio_mcp.stores.contract import LOOK, Changed, Claim, JournalEntry, StateEntry, StoredTask, Stores
 from trio_mcp.stores.event_store import StoredEvent
 from trio_mcp.stores.event_stores import MemoryEventStore
 from trio_mcp.stores.listeners import TopicListener, TopicListeners
+from trio_mcp.stores.memory_parts import MemoryChanges, MemoryCounters, MemoryStates
 from trio_mcp.stores.refusals import other_server, stale_session, stale_writer, store_full, task_exists
 
 __all__ = ["MemoryStores"]
@@ -75,7 +76,10 @@ class MemoryStores(Stores):
         self._clock = clock
         self._now = now
         self._server: str | None = None
-        self._listeners = TopicListeners(self._until_lost)
+        self._listeners = TopicListeners()
+        self._changes = MemoryChanges(now)
+        self._states = MemoryStates(now)
+        self._counters = MemoryCounters(clock, now)
         self._places = 0
         self._tasks: dict[str, _Held] = {}
         self._working: set[str] = set()  # the keys of the tasks that may be claimed, now or when their lease is lost
@@ -106,8 +110,8 @@ class MemoryStores(Stores):
     def wake(self, topic: str) -> None:
         self._listeners.wake(topic)
 
-    def listen(self, topic: str) -> AbstractContextManager[TopicListener]:
-        return self._listeners.listen(topic)
+    def listen(self, topic: str, *, look: float = LOOK) -> AbstractContextManager[TopicListener]:
+        return self._listeners.listen(topic, self._until_lost)
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 
@@ -210,6 +214,36 @@ class MemoryStores(Stores):
     async def versions(self, keys: Collection[str]) -> Mapping[str, int]:
         await trio.lowlevel.checkpoint()
         return {key: held.task.version for key in keys if (held := self._held(key)) is not None}
+
+    # --- changes, the state of users, and counters ---------------------------------------------------------------
+
+    async def announce(self, topics: Collection[str]) -> None:
+        await trio.lowlevel.checkpoint()
+        self._changes.announce(topics)
+
+    async def changed(self, after: int) -> Changed:
+        await trio.lowlevel.checkpoint()
+        return self._changes.since(after)
+
+    async def state(self, user: str, name: str) -> StateEntry | None:
+        await trio.lowlevel.checkpoint()
+        return self._states.get(user, name)
+
+    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+        await trio.lowlevel.checkpoint()
+        return self._states.put(user, name, value, tag, expires)
+
+    async def forget_states(self, user: str) -> None:
+        await trio.lowlevel.checkpoint()
+        self._states.forget(user)
+
+    async def take(self, bucket: str, *, rate: float, burst: int) -> float:
+        await trio.lowlevel.checkpoint()
+        return self._counters.take(bucket, rate, burst)
+
+    async def remember(self, key: str, *, seconds: float) -> bool:
+        await trio.lowlevel.checkpoint()
+        return self._counters.remember(key, seconds)
 
     # --- events --------------------------------------------------------------------------------------------------
 

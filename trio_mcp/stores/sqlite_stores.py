@@ -20,22 +20,30 @@ import trio
 
 from trio_mcp._checks import check_choice, check_count, check_hook, check_seconds
 from trio_mcp._platform import boot_id, network_file_system
-from trio_mcp.stores import tables
-from trio_mcp.stores.contract import Claim, JournalEntry, StoreBusy, StoredTask, StoreError, Stores
+from trio_mcp.stores import shared_tables, tables
+from trio_mcp.stores.bell import Bell
+from trio_mcp.stores.contract import (
+    LOOK,
+    Changed,
+    Claim,
+    JournalEntry,
+    StateEntry,
+    StoreBusy,
+    StoredTask,
+    StoreError,
+    Stores,
+)
 from trio_mcp.stores.database import Database
 from trio_mcp.stores.event_store import StoredEvent
 from trio_mcp.stores.event_stores import delete_events, insert_events, lost, select_events
 from trio_mcp.stores.listeners import TopicListener, TopicListeners
+from trio_mcp.stores.moment import Moment
 from trio_mcp.stores.refusals import not_open, stale_session
 from trio_mcp.stores.sqlite_file import LockedFile
-from trio_mcp.stores.tables import Moment
 
 __all__ = ["SqliteStores"]
 
 T = TypeVar("T")
-
-LOOK: Final = 1.0
-"""Seconds after which a listener reads the file again (arbitrary): writes of other processes do not wake it."""
 
 SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
 """SQLite's settings, by what a commit must survive."""
@@ -112,6 +120,7 @@ class SqliteStores(Stores):
         self._clock = clock
         self._now = now
         self._boot = boot_id()
+        self._bell = Bell(self._path)
         self._users = 0
         self._listeners: TopicListeners | None = None
         self._writer = Database(self._path, self._prepare, timeout=timeout, synchronous=SYNCHRONOUS[durable])
@@ -147,9 +156,13 @@ class SqliteStores(Stores):
 
     def wake(self, topic: str) -> None:
         self._opened().wake(topic)
+        self._bell.ring()
 
-    def listen(self, topic: str) -> AbstractContextManager[TopicListener]:
-        return self._opened().listen(topic)
+    async def hear(self) -> None:
+        await self._bell.hear(self._opened().wake_all)
+
+    def listen(self, topic: str, *, look: float = LOOK) -> AbstractContextManager[TopicListener]:
+        return self._opened().listen(topic, lambda: look)
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 
@@ -191,6 +204,31 @@ class SqliteStores(Stores):
 
     async def versions(self, keys: Collection[str]) -> Mapping[str, int]:
         return await self._read(lambda each, moment: tables.versions(each, keys, moment))
+
+    # --- changes, the state of users, and counters ---------------------------------------------------------------
+
+    async def announce(self, topics: Collection[str]) -> None:
+        await self._write(lambda each, moment: shared_tables.announce(each, topics, moment))
+
+    async def changed(self, after: int) -> Changed:
+        return await self._read(lambda each, _: shared_tables.changed(each, after))
+
+    async def state(self, user: str, name: str) -> StateEntry | None:
+        return await self._read(lambda each, moment: shared_tables.state_of(each, user, name, moment))
+
+    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+        return await self._write(
+            lambda each, moment: shared_tables.put_state(each, user, name, value, tag, expires, moment)
+        )
+
+    async def forget_states(self, user: str) -> None:
+        await self._write(lambda each, _: shared_tables.forget(each, user))
+
+    async def take(self, bucket: str, *, rate: float, burst: int) -> float:
+        return await self._write(lambda each, moment: shared_tables.take(each, bucket, rate, burst, moment))
+
+    async def remember(self, key: str, *, seconds: float) -> bool:
+        return await self._write(lambda each, moment: shared_tables.remember(each, key, seconds, moment))
 
     # --- events --------------------------------------------------------------------------------------------------
 
@@ -269,9 +307,10 @@ class SqliteStores(Stores):
     def _open(self, moment: Moment, connection: sqlite3.Connection) -> TopicListeners:
         tables.lay_out(connection, self._path)
         tables.adopt(connection, moment)
+        shared_tables.drop_buckets(connection, moment)
         found = os.stat(self._path)
         with _LOCK:
-            return _LISTENERS.setdefault((found.st_dev, found.st_ino), TopicListeners(lambda: LOOK))
+            return _LISTENERS.setdefault((found.st_dev, found.st_ino), TopicListeners())
 
     @contextlib.contextmanager
     def _clear_errors(self) -> Iterator[None]:

@@ -13,10 +13,11 @@ import attrs
 
 from trio_mcp.stores.contract import Claim, JournalEntry, StoredTask, StoreError
 from trio_mcp.stores.event_stores import SCHEMA as EVENTS
+from trio_mcp.stores.moment import SLICE, Moment
 from trio_mcp.stores.refusals import other_server, stale_writer, store_full, task_exists
+from trio_mcp.stores.shared_tables import SCHEMA as SHARED
 
 __all__ = [
-    "Moment",
     "add",
     "adopt",
     "check_layout",
@@ -36,11 +37,8 @@ __all__ = [
 APPLICATION = 0x54726D53
 """SQLite's id of the application: "TrmS"."""
 
-LAYOUT = 1
+LAYOUT = 2
 """The version of the tables below. A file with a different version is refused."""
-
-SLICE = 32
-"""The maximum number of expired tasks that one write deletes (arbitrary), so that no write takes long."""
 
 # The index `ready` has only tasks that are ready, and `leased` only tasks with a lease, so that a poll reads nothing
 # while there are none. The row in `held` saves counting all tasks whenever one is added.
@@ -80,6 +78,7 @@ CREATE TABLE entries (
 CREATE TABLE held (tasks INTEGER NOT NULL, server TEXT);
 INSERT INTO held VALUES (0, NULL);
 {EVENTS}
+{SHARED}
 """
 
 COLUMNS = tuple(field.name for field in attrs.fields(StoredTask))
@@ -96,21 +95,6 @@ LOST = f"""
 SELECT created, id, 1, tool FROM tasks INDEXED BY leased
 WHERE token != '' AND boot = ? AND until <= ? AND status = 'working' AND {ALIVE}
 """
-
-
-@attrs.frozen
-class Moment:
-    """The time at which a call began.
-
-    Attributes:
-        boot: The id of the machine's last start.
-        clock: The time on the clock of leases, in seconds.
-        now: Seconds since the epoch.
-    """
-
-    boot: str
-    clock: float
-    now: float
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------

@@ -140,6 +140,14 @@ async def cancelled_calls_have_no_effect(pair: PairOfStores) -> None:
         lambda: store.own("other"),
         lambda: store.after("session", 1, 0),
         lambda: store.forget("session"),
+        lambda: store.announce(["topic"]),
+        lambda: store.changed(0),
+        lambda: store.put_state("ann", "cart", b"1", tag=None, expires=None),
+        lambda: store.state("ann", "cart"),
+        lambda: store.forget_states("ann"),
+        lambda: store.take("bucket", rate=0.001, burst=1),
+        lambda: store.remember("key", seconds=3600),
+        store.hear,
     ):
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -149,6 +157,10 @@ async def cancelled_calls_have_no_effect(pair: PairOfStores) -> None:
     pair.equal(dict(await pair.two.versions(["new", "held", "ready"])), {"held": 1, "ready": 1}, "the tasks after that")
     pair.equal([*await pair.two.journal("held")], [], "the journal after that")
     await pair.two.own("name")
+    pair.equal((await pair.two.changed(0)).newest, 0, "the newest change after that")
+    pair.equal(await pair.two.state("ann", "cart"), None, "a state after that")
+    pair.equal(await pair.two.take("bucket", rate=0.001, burst=1), 0.0, "a token after that")
+    pair.equal(await pair.two.remember("key", seconds=3600), True, "whether a key is new after that")
     with trio.testing.assert_checkpoints():
         await store.renew({}, lease=1)
     with trio.testing.assert_checkpoints():
