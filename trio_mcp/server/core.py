@@ -23,6 +23,7 @@ from trio_mcp.server.run import Run
 from trio_mcp.session.limits import SessionOptions
 
 if TYPE_CHECKING:  # not imported at run time, as most servers never ask for input, and have no stores
+    from trio_mcp.server.bus import Bus
     from trio_mcp.server.input.request_state import StateSealer
     from trio_mcp.stores.contract import Stores
 
@@ -98,6 +99,16 @@ class Core:
         """An entry that needs scopes, such as ``"tool 'write'"``; empty if there never was one."""
         return self.settings.scoped
 
+    async def _join(self, stores: Stores, run: Run) -> Bus:
+        """Share the changes of a run with the other processes of the server."""
+        from trio_mcp.server.bus import Bus
+
+        bus = Bus(stores, run.changes)
+        await bus.open()
+        run.nursery.start_soon(stores.hear)
+        run.nursery.start_soon(bus.run)
+        return bus
+
     @contextlib.asynccontextmanager
     async def _extended(self, run: Run, states: dict[Any, Any]) -> AsyncIterator[None]:
         """Enter the lifespans of the server's extensions."""
@@ -135,6 +146,8 @@ class Core:
             changes = Changes(self.watcher(states[self.settings]))
             run = Run(self, states, nursery, changes, InputRun(self.input, self.sealer.get, nursery))
             nursery.start_soon(changes.run)
+            if self.stores is not None:
+                run.bus = await self._join(self.stores, run)
             if self.settings.extensions is not None:
                 await stack.enter_async_context(self._extended(run, states))
             # A change in a mounted server is announced to the clients of this run, too.

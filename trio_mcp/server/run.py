@@ -24,9 +24,10 @@ from trio_mcp.server.served_session import (
 )
 from trio_mcp.session.sink import SessionSink
 
-if TYPE_CHECKING:  # a server on stdio never loads HTTP
+if TYPE_CHECKING:  # a server on stdio never loads HTTP, and few servers have stores
     from trio_mcp.http.server.host import ExchangeSink
     from trio_mcp.http.server.statistics import HttpStatistics
+    from trio_mcp.server.bus import Bus
 
 __all__ = ["Run"]
 
@@ -43,6 +44,7 @@ class Run:
             lifespan ends.
         changes: Notifies clients of changes.
         input: The shared state for asking clients for input.
+        bus: Shares the changes with other processes; None without stores.
         connections: The sessions that are open.
         exchanges: Requests of the modern era that belong to no session.
         permit: Checks the scopes of requests over HTTP: see `Protection.permit`. None where there is no HTTP.
@@ -56,6 +58,7 @@ class Run:
     input: InputRun
     _request: type[SingleRequest] = attrs.field(init=False)
     permit: Permit | None = attrs.field(default=None, init=False)
+    bus: Bus | None = attrs.field(default=None, init=False)
     connections: set[ServedSession] = attrs.field(factory=set, init=False)
     exchanges: set[Any] = attrs.field(factory=set, init=False)
     endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)

@@ -12,6 +12,7 @@ from trio_mcp._keywords import refuse_unknown
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.base_server import BaseServer
+from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.deferred import Deferred
 from trio_mcp.server.features.feature import EntryKind, Feature, RunMember, checked_tags
@@ -192,7 +193,7 @@ class Server(BaseServer):
         This method is for servers that build the list elsewhere, for example in a middleware. It returns at once, and
         can be called from any thread. Several changes in a row may become one notification.
         """
-        self._tools.notify_changed()
+        self._core.settings.publish(TOOLS_CHANGED)
 
     # --- resources -----------------------------------------------------------------------------------------------
 
@@ -245,7 +246,7 @@ class Server(BaseServer):
 
     def notify_resources_changed(self) -> None:
         """Notify clients that the list of resources or templates has changed; like `notify_tools_changed`."""
-        self._resources.get().notify_changed()
+        self._core.settings.publish(RESOURCES_CHANGED)
 
     def notify_resource_updated(self, uri: str) -> None:
         """Notify the clients subscribed to exactly this URI that the resource has changed.
@@ -309,7 +310,7 @@ class Server(BaseServer):
 
     def notify_prompts_changed(self) -> None:
         """Notify clients that the list of prompts has changed; like `notify_tools_changed`."""
-        self._prompts.get().notify_changed()
+        self._core.settings.publish(PROMPTS_CHANGED)
 
     # --- completion ----------------------------------------------------------------------------------------------
 

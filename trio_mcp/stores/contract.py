@@ -135,12 +135,12 @@ class Changed:
 
     Attributes:
         newest: The number of the newest change; 0 if there was none.
-        topics: The topics that have changed, in the order of their last changes.
+        topics: The topics that have changed, each with the number of its last change, in the order of the numbers.
         complete: Whether these are all. If not, the process was behind for so long that any topic may have changed.
     """
 
     newest: int
-    topics: Sequence[str]
+    topics: Mapping[str, int]
     complete: bool
 
 
@@ -329,14 +329,17 @@ class Stores(abc.ABC):
     # --- changes that listeners are notified of ------------------------------------------------------------------
 
     @abc.abstractmethod
-    async def announce(self, topics: Collection[str]) -> None:
+    async def announce(self, topics: Collection[str]) -> int:
         """Note that topics have changed: each gets the next number, in place of the one that it had.
 
-        A store need not keep a topic that has not changed for `TOPIC_AGE` seconds, or more than the `MOST_TOPICS` that
-        changed last.
+        The numbers of one call follow each other, in the order of the topics. A store need not keep a topic that has
+        not changed for `TOPIC_AGE` seconds, or more than the `MOST_TOPICS` that changed last.
 
         Args:
             topics: The topics, each a text.
+
+        Returns:
+            The number of the newest change.
         """
 
     @abc.abstractmethod

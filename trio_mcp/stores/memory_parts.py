@@ -23,7 +23,7 @@ class MemoryChanges:
     _dropped: int = 0  # the highest number of a topic that is no longer kept
     _topics: dict[str, tuple[int, float]] = attrs.Factory(dict)
 
-    def announce(self, topics: Collection[str]) -> None:
+    def announce(self, topics: Collection[str]) -> int:
         """See `Stores.announce`."""
         now = self._now()
         for topic in topics:
@@ -33,18 +33,19 @@ class MemoryChanges:
         while self._topics:
             topic, (number, time) = next(iter(self._topics.items()))
             if len(self._topics) <= MOST_TOPICS and time > now - TOPIC_AGE:
-                return
+                break
             del self._topics[topic]
             self._dropped = number
+        return self._newest
 
     def since(self, after: int) -> Changed:
         """See `Stores.changed`."""
-        found: list[str] = []
+        found: list[tuple[str, int]] = []
         for topic, (number, _) in reversed(self._topics.items()):
             if number <= after:
                 break
-            found.append(topic)
-        return Changed(self._newest, found[::-1], after >= self._dropped)
+            found.append((topic, number))
+        return Changed(self._newest, dict(reversed(found)), after >= self._dropped)
 
 
 @attrs.define(eq=False)

@@ -217,9 +217,9 @@ class MemoryStores(Stores):
 
     # --- changes, the state of users, and counters ---------------------------------------------------------------
 
-    async def announce(self, topics: Collection[str]) -> None:
+    async def announce(self, topics: Collection[str]) -> int:
         await trio.lowlevel.checkpoint()
-        self._changes.announce(topics)
+        return self._changes.announce(topics)
 
     async def changed(self, after: int) -> Changed:
         await trio.lowlevel.checkpoint()

@@ -33,8 +33,8 @@ CREATE INDEX remembered_until ON remembered (until);
 """
 
 
-def announce(connection: sqlite3.Connection, topics: Collection[str], moment: Moment) -> None:
-    """Give each topic the next number, and drop those that are too old or too many."""
+def announce(connection: sqlite3.Connection, topics: Collection[str], moment: Moment) -> int:
+    """Give each topic the next number, drop those that are too old or too many, and return the newest number."""
     (newest,) = connection.execute("SELECT newest FROM changes").fetchone()
     connection.executemany(
         "INSERT OR REPLACE INTO topics VALUES (?, ?, ?)",
@@ -46,14 +46,16 @@ def announce(connection: sqlite3.Connection, topics: Collection[str], moment: Mo
         (MOST_TOPICS, moment.now - TOPIC_AGE),
     ).fetchone()
     connection.execute("DELETE FROM topics WHERE number <= ?", (dropped,))
-    connection.execute("UPDATE changes SET newest = newest + ?, dropped = max(dropped, ?)", (len(topics), dropped))
+    newest += len(topics)
+    connection.execute("UPDATE changes SET newest = ?, dropped = max(dropped, ?)", (newest, dropped))
+    return newest  # type: ignore[no-any-return]
 
 
 def changed(connection: sqlite3.Connection, after: int) -> Changed:
     """Return what has changed since a number."""
     newest, dropped = connection.execute("SELECT newest, dropped FROM changes").fetchone()
-    rows = connection.execute("SELECT topic FROM topics WHERE number > ? ORDER BY number", (after,))
-    return Changed(newest, [topic for (topic,) in rows], after >= dropped)
+    rows = connection.execute("SELECT topic, number FROM topics WHERE number > ? ORDER BY number", (after,))
+    return Changed(newest, dict(rows), after >= dropped)
 
 
 def state_of(connection: sqlite3.Connection, user: str, name: str, moment: Moment) -> StateEntry | None:

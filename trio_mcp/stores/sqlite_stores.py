@@ -207,8 +207,8 @@ class SqliteStores(Stores):
 
     # --- changes, the state of users, and counters ---------------------------------------------------------------
 
-    async def announce(self, topics: Collection[str]) -> None:
-        await self._write(lambda each, moment: shared_tables.announce(each, topics, moment))
+    async def announce(self, topics: Collection[str]) -> int:
+        return await self._write(lambda each, moment: shared_tables.announce(each, topics, moment))
 
     async def changed(self, after: int) -> Changed:
         return await self._read(lambda each, _: shared_tables.changed(each, after))

@@ -205,10 +205,26 @@ class FeatureSettings:
         """Return the middleware around requests with a method."""
         return self.middleware if self.extensions is None else self.extensions.around(method, self.middleware)
 
+    # In these methods the set of runs is copied, because another thread may begin or end a run meanwhile.
+
     def announce(self, method: str, uri: str | None = None) -> None:
-        """Notify all clients of a change soon. Returns at once, from any thread."""
-        for run in tuple(self.runs):  # a copy: another thread may begin or end a run meanwhile
+        """Notify all clients of this process of a change soon. Returns at once, from any thread."""
+        for run in tuple(self.runs):
             run.changes.announce(method, uri)
+
+    def announce_registration(self, method: str) -> None:
+        """Notify clients of a list that has changed in this process alone. Returns at once, from any thread."""
+        self.announce(method)
+        for run in tuple(self.runs):
+            if run.bus is not None:
+                run.bus.registered()
+
+    def publish(self, method: str, uri: str | None = None) -> None:
+        """Notify all clients of a change soon, in all processes. Returns at once, from any thread."""
+        self.announce(method, uri)
+        for run in tuple(self.runs):
+            if run.bus is not None:
+                run.bus.publish(method, uri)
 
     def describe_failure(self, context: ServedContext[Any], text: str, exc: Exception, ours: type[Exception]) -> str:
         """Log an unexpected exception, leave it in the context, and return the text to send to the client.

@@ -116,7 +116,7 @@ class Mounts:
             (RESOURCES_CHANGED, len(other.resources.registry) + len(other.resources.templates)),
         ):
             if count:
-                self.settings.announce(method)
+                self.settings.announce_registration(method)
 
     def _check_shared(self, other: Mounts, what: str) -> None:
         """Refuse a server that has something of which there is one in a run, and which this server does not have.

@@ -139,7 +139,7 @@ class PromptFeature:
 
     def notify_changed(self) -> None:
         """Notify clients that the list has changed."""
-        self._settings.announce(PROMPTS_CHANGED)
+        self._settings.announce_registration(PROMPTS_CHANGED)
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
         return scopes_of(self.registry, params.get("name"))

@@ -174,14 +174,14 @@ class ResourceFeature:
 
     def notify_changed(self) -> None:
         """Notify clients that the list has changed."""
-        self._settings.announce(RESOURCES_CHANGED)
+        self._settings.announce_registration(RESOURCES_CHANGED)
 
     def notify_updated(self, uri: str) -> None:
         """Notify the subscribers of a URI; see `Server.notify_resource_updated`."""
         if not isinstance(uri, str):
             raise TypeError(f"uri must be a string, got {type(uri).__name__}")
         # The registry is not checked, as the resources of a template are known only by the URIs of their subscribers.
-        self._settings.announce(RESOURCE_UPDATED, uri)
+        self._settings.publish(RESOURCE_UPDATED, uri)
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
         uri = params.get("uri")

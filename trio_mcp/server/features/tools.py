@@ -157,7 +157,7 @@ class ToolFeature:
 
     def notify_changed(self) -> None:
         """Notify clients that the list has changed."""
-        self._settings.announce(TOOLS_CHANGED)
+        self._settings.announce_registration(TOOLS_CHANGED)
 
     def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
         return scopes_of(self.registry, params.get("name"))
