@@ -29,6 +29,7 @@ LINES = {
     "task": ["get", "TARGET", "7"],
     "read": ["TARGET", "shop://hours"],
     "prompt": ["TARGET", "ad", "item=pear"],
+    "stores": ["PLACE"],
     "login": ["TARGET"],
     "logout": ["TARGET"],
     "logins": [],
@@ -60,6 +61,7 @@ WRONG = {
         ],
         *["missing.json", "bad.json", "empty.json", "list.json", "two.json", "two.json#thre", "two.json#a"],
     ],
+    "PLACE": ["", ".", "missing.db", "shop.py", "taken", "\x1b[31m", "line\nbreak", "\udcff"],
     "NAME": ["", "3d", "a/b", "..", "class", "json", "trio", "taken", "ends-", "\x1b[31m", "line\nbreak"],
     "HOST": ["", "claude", "Cursor", "\x1b[31m"],
     "SOURCE": [

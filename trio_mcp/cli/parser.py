@@ -462,6 +462,14 @@ COMMANDS = {
         examples=("trio-mcp worker server.py", "trio-mcp worker package.module:server -- --root /data"),
         passes_arguments=True,
     ),
+    "stores": Command(
+        "say whether a file of stores is fit for use, and what lies there",
+        (
+            Argument("place", metavar="PLACE", help="the path that the server has as stores="),
+            JSON,
+        ),
+        examples=("trio-mcp stores desk.db",),
+    ),
     "login": Command(
         "sign in to a server, for all commands that use it later",
         (

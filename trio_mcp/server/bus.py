@@ -58,6 +58,11 @@ class Bus:
         self._failing: set[str] = set()  # what could not be done at the last attempt
         self._warned = False
 
+    @property
+    def fails(self) -> bool:
+        """Whether the store could not be used at the last attempt."""
+        return bool(self._failing)
+
     async def open(self) -> None:
         """Learn what has changed so far, before there are listeners.
 

@@ -74,6 +74,11 @@ class Run:
         """All sessions and single requests that are being served."""
         return [*self.connections, *self.exchanges]
 
+    @property
+    def healthy(self) -> bool:
+        """Whether the server's stores, if it has any, could be used at the last attempt."""
+        return self.bus is None or not self.bus.fails
+
     def exchange(self, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration) -> SingleRequest:
         """Return the hooks for one request of the modern era; at its end, the caller removes them from `exchanges`."""
         exchange = self._request(self, sink, incoming, client)

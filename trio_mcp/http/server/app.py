@@ -376,7 +376,9 @@ class HttpApp:
             await self._refuse(foreign, request, answer)
         elif request.path == options.settings["health_path"] and request.method in ("GET", "HEAD"):
             status, said = (503, b"ending") if self._ending else (200, b"ok")
-            await answer.whole(status, b'{"status": "%s"}' % said)
+            # Requests that need no store are served without it, so the server is to get further ones.
+            trouble = b"" if self._run.healthy else b', "stores": "not usable"'
+            await answer.whole(status, b'{"status": "%s"%s}' % (said, trouble))
         elif request.path == options.settings["websocket_path"]:
             await self._upgrade(request, answer)
         elif (document := self._document(request)) is not None:

@@ -118,6 +118,10 @@ class HostedRun(Protocol):
     """Checks the scopes of requests that have not been checked before; see `Protection.permit`."""
 
     @property
+    def healthy(self) -> bool:
+        """Whether the server's stores, if it has any, could be used at the last attempt."""
+
+    @property
     def exchanges(self) -> set[Any]:
         """The modern requests that are being served."""
 
