@@ -61,7 +61,7 @@ WRONG = {
         ],
         *["missing.json", "bad.json", "empty.json", "list.json", "two.json", "two.json#thre", "two.json#a"],
     ],
-    "PLACE": ["", ".", "missing.db", "shop.py", "taken", "\x1b[31m", "line\nbreak", "\udcff"],
+    "PLACE": ["", ".", "missing.db", "\x1b[31m", "line\nbreak", "\udcff"],
     "NAME": ["", "3d", "a/b", "..", "class", "json", "trio", "taken", "ends-", "\x1b[31m", "line\nbreak"],
     "HOST": ["", "claude", "Cursor", "\x1b[31m"],
     "SOURCE": [

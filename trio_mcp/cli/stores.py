@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 import attrs
 
@@ -17,11 +18,11 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     """Inspect the file, and print what was found."""
+    if not Path(options.place).is_file():
+        raise Exit(f"there is no file {options.place!r}: give the path that the server has as stores=")
     try:
         found = inspect_file(options.place)
-    except FileNotFoundError:
-        raise Exit(f"there is no file {options.place!r}: give the path that the server has as stores=") from None
-    except (StoreError, OSError, ValueError) as exc:  # a ValueError is about a path that no file can have
+    except (StoreError, OSError) as exc:
         raise Exit(f"{exc}", FAILED) from None
     if options.json:
         sys.stdout.write(dumps(attrs.asdict(found)) + "\n")
