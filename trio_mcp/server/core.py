@@ -51,6 +51,8 @@ class Core:
         input_schema: Returns the schema of a tool's arguments, if known; the same object for as long as the tool is
             offered.
         stores: The server's stores; None without any.
+        inherited: What the supervisor of this process gave it, such as the secrets ``key`` and ``nonce``; None without
+            one.
         tools: Returns the registry of the tools.
         watcher: Returns, for the state of a run, a callback for topics that gain their first or lose their last
             listener; or None.
@@ -88,11 +90,17 @@ class Core:
         self.watcher = watcher
         self.stores = stores
         self.tools = tools
+        # SUPERVISOR: set this to `inherited()` of `trio_mcp.server.processes.child`.
+        self.inherited: Any = None
 
     def _make_sealer(self) -> StateSealer:
         from trio_mcp.server.input.request_state import StateSealer  # imported late: most servers never ask for input
 
-        return StateSealer(self.settings.info.name, self.input.key)
+        key = self.input.key
+        if key is None and self.inherited is not None:
+            key = self.inherited.key
+        alone = self.stores is None or not self.stores.shared
+        return StateSealer(self.settings.info.name, key, lifetime=self.input.ttl, alone=alone)
 
     @property
     def scoped(self) -> str:
@@ -126,6 +134,7 @@ class Core:
         """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""
         check_on_trio()
         await trio.lowlevel.checkpoint()  # without a lifespan, this is the only checkpoint here
+        self.input.check()
         async with contextlib.AsyncExitStack() as stack:
             # In tests, a virtual clock stands still while a lifespan or an async function waits for a thread.
             if (clock := held_clock()) is not None:

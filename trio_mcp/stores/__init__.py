@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         StoreFull as StoreFull,
         Stores as Stores,
     )
+    from trio_mcp.stores.key_ring import KeyRing as KeyRing
     from trio_mcp.stores.listeners import TopicListener as TopicListener, TopicListeners as TopicListeners
     from trio_mcp.stores.memory_stores import MemoryStores as MemoryStores
     from trio_mcp.stores.sqlite_stores import SqliteStores as SqliteStores

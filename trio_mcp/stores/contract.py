@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
 
 import attrs
 import trio
@@ -176,7 +176,12 @@ class Stores(abc.ABC):
 
     **Expiry.** Once `StoredTask.expires` has passed, the task does not exist for any method, although the store may
     delete it later.
+
+    Attributes:
+        shared: Whether other processes may use what it keeps.
     """
+
+    shared: ClassVar[bool] = True
 
     @abc.abstractmethod
     async def __aenter__(self) -> Self: ...

@@ -61,6 +61,8 @@ class MemoryStores(Stores):
         ValueError: If a limit is not above 0.
     """
 
+    shared = False
+
     def __init__(
         self,
         *,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import time
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
@@ -17,8 +18,9 @@ import trio
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_seconds, validator
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # few servers ask, and fewer have a file of keys
     from trio_mcp.server.input.questions import InputRequest
+    from trio_mcp.stores.key_ring import KeyRing
 
 __all__ = ["MIN_KEY", "Asked", "InputOptions", "InputRequired", "InputRun", "checked_keys", "without_questions"]
 
@@ -27,8 +29,8 @@ MIN_KEY = 32
 """The minimum length of a key, in bytes."""
 
 
-def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | None:
-    """Return the keys as a tuple; None stays None.
+def checked_keys(keys: bytes | Sequence[bytes] | KeyRing | None) -> tuple[bytes, ...] | KeyRing | None:
+    """Return the keys as a tuple; None and a `KeyRing` stay what they are.
 
     Raises:
         TypeError, ValueError: If a key is invalid.
@@ -39,7 +41,11 @@ def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | No
         # This is a single key; without this test, its bytes would pass as a sequence of keys.
         keys = [bytes(keys)]
     elif isinstance(keys, str) or not isinstance(keys, Sequence):
-        raise TypeError(f"key must be bytes or a sequence of bytes, got {type(keys).__name__}")
+        from trio_mcp.stores.key_ring import KeyRing
+
+        if isinstance(keys, KeyRing):
+            return keys
+        raise TypeError(f"key must be bytes, a sequence of bytes or a KeyRing, got {type(keys).__name__}")
     if not keys:
         raise ValueError("key must not be empty; pass None for a random key")
     for key in keys:
@@ -59,7 +65,8 @@ class InputOptions:
     Attributes:
         key: The key that signs the state of a request waiting for input (modern era): 32 or more secret bytes, the same
             in all processes that serve one address. If there are several keys, the first signs, and any of them is
-            accepted. By default each process makes a random key.
+            accepted. A `trio_mcp.stores.KeyRing` reads them from a file. By default each process makes a random key; a
+            server whose stores other processes share needs a key to ask for input.
         ttl: How many seconds a client has to come back with the answers.
         max_rounds: How many times one request may ask for input and continue with the answers. A task may ask until its
             journal is full: see `TaskOptions`.
@@ -70,12 +77,21 @@ class InputOptions:
     """
 
     # The repr leaves the key out: someone who reads a server's settings in a log must not be able to forge states.
-    key: bytes | Sequence[bytes] | None = attrs.field(default=None, converter=checked_keys, repr=False)
+    key: bytes | Sequence[bytes] | KeyRing | None = attrs.field(default=None, converter=checked_keys, repr=False)
     # These defaults are arbitrary: time for a person to fill in a form, and few enough rounds and tasks for a hostile
     # client to be harmless.
     ttl: float = attrs.field(default=600.0, validator=validator(check_seconds, finite=True))
     max_rounds: int = attrs.field(default=32, validator=validator(check_count))
     max_parked: int = attrs.field(default=100, validator=validator(check_count))
+
+    def check(self) -> None:
+        """Read the file of keys, if there is one; a server that starts calls this.
+
+        Raises:
+            ValueError: If the file can't be used.
+        """
+        if self.key is not None and not isinstance(self.key, Sequence):
+            self.key.check(time.time())
 
 
 @attrs.frozen(eq=False)

@@ -13,7 +13,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import from_json
 
@@ -21,6 +21,9 @@ from trio_mcp import _attrs as attrs
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.principal import Principal
 from trio_mcp.server.input.options import MIN_KEY, checked_keys
+
+if TYPE_CHECKING:  # few servers have a file of keys
+    from trio_mcp.stores.key_ring import KeyRing
 
 __all__ = [
     "MAX_STATE",
@@ -129,16 +132,29 @@ class StateSealer:
         audience: The server's name; tokens of servers with other names are refused, even if they share a key.
         keys: As `InputOptions.key`.
         clock: Returns the seconds since the epoch.
+        lifetime: The most seconds for which a token is valid.
+        alone: Whether no other process may get the tokens, so that none needs the key.
 
     Raises:
         TypeError, ValueError: If a key is invalid.
     """
 
     def __init__(
-        self, audience: str, keys: bytes | Sequence[bytes] | None = None, clock: Callable[[], float] = time.time
+        self,
+        audience: str,
+        keys: bytes | Sequence[bytes] | KeyRing | None = None,
+        clock: Callable[[], float] = time.time,
+        *,
+        lifetime: float = 600.0,
+        alone: bool = True,
     ) -> None:
-        # A random key is safe without any setting, but no other process accepts the tokens.
-        self._keys = checked_keys(keys) or (secrets.token_bytes(MIN_KEY),)
+        given = checked_keys(keys)
+        self._needs_key = not alone and given is None
+        # The first key signs. A random key is safe without any setting, but no other process accepts the tokens.
+        fixed = (secrets.token_bytes(MIN_KEY),) if given is None else given
+        self._keys: Callable[[], tuple[bytes, ...]] = (
+            (lambda: fixed) if isinstance(fixed, tuple) else lambda: fixed.keys(clock(), lifetime)
+        )
         # The domain is signed with each token, which therefore can't be replayed to another server, or be used where
         # the same key serves another purpose.
         self._domain = f"trio_mcp requestState {_VERSION}\0{audience}\0".encode("utf-8", "backslashreplace")
@@ -158,9 +174,16 @@ class StateSealer:
             seconds: How long the token is valid.
 
         Raises:
+            RuntimeError: If other processes may get the token, and there is no key that they share.
             ValueError: If the token would be longer than `MAX_STATE`.
         """
         import json
+
+        if self._needs_key:
+            raise RuntimeError(
+                "the answer to this question may reach another process, which needs the key of this one: give all of "
+                "them the same, Server(input=InputOptions(key=…)), such as KeyRing.file(…) of trio_mcp.stores"
+            )
 
         payload = {
             **state.to_json(),
@@ -171,8 +194,8 @@ class StateSealer:
         }
         body = _encode(json.dumps(payload, separators=(",", ":")).encode())
         # Only the first key signs, so that keys can be rotated: add the new one at the end everywhere, then move it to
-        # the front, then drop the old one.
-        token = f"{_VERSION}.{body}.{self._mac(self._keys[0], body)}"
+        # the front, then drop the old one. A `KeyRing` does that by its clock.
+        token = f"{_VERSION}.{body}.{self._mac(self._keys()[0], body)}"
         if len(token) > MAX_STATE:
             raise ValueError(
                 f"the requestState, with the answers and the state so far, takes {len(token)} characters; "
@@ -208,7 +231,7 @@ class StateSealer:
         version, _, rest = token.partition(".")
         body, _, mac = rest.partition(".")
         # All keys are always tried, so that the time taken does not reveal which one matches.
-        fits = [hmac.compare_digest(self._mac(key, body), mac) for key in self._keys]
+        fits = [hmac.compare_digest(self._mac(key, body), mac) for key in self._keys()]
         if version != _VERSION or not any(fits):
             return None
         try:
