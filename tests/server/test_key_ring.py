@@ -111,7 +111,7 @@ def test_what_an_old_key_has_signed_is_refused_when_its_line_is_gone(path: Path)
     token = sealer.seal(RequestState(), "m", {}, None, TTL)
     write(path, line(NOW - 50, "b"))
     clock.now += 9
-    sealer.open(token, "m", {}, None)  # nobody has looked yet
+    sealer.open(token, "m", {}, None)  # the file has not been looked at yet
     clock.now += 1
     with pytest.raises(StateRefused):
         sealer.open(token, "m", {}, None)

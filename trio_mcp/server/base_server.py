@@ -138,6 +138,7 @@ class BaseServer:
             input_schema=self._input_schema,
             watcher=self._watcher,
             stores=_stores(given["stores"]),
+            user_state=given["user_state"],
             tools=self._registered_tools,
         )
         # The features are made last, because they read the settings and register with the dispatch.

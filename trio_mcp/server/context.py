@@ -519,6 +519,67 @@ class Context(RequestContext, Generic[StateT]):
         value = await self._served.asking.once(key, function, *arguments)
         return value if type is None else TypeAdapter(type).validate_python(value)
 
+    # --- the state of the user: docs/how-to/user_state.md has the full story -----------------------------------------
+
+    async def user_state(self, model: type[ModelT], *, name: str | None = None) -> ModelT:
+        """Return the state of this request's user: ``cart = await ctx.user_state(Cart)``.
+
+        To change it, call `update_user_state`; a change to the returned object is not kept. The parameters and errors
+        are the same.
+        """
+        from trio_mcp.server.user_state import name_of_state, states_of_user
+
+        states, user = states_of_user(self._served)
+        return await states.read(user, name_of_state(self._served, model, name), model)
+
+    async def update_user_state(
+        self, model: type[ModelT], change: Callable[[ModelT], ModelT], *, name: str | None = None
+    ) -> ModelT:
+        """Change the state of this request's user: ``cart = await ctx.update_user_state(Cart, add_item)``.
+
+        The state lies in the server's stores (``Server(stores=…)``), in clear. All requests of the user share it: in
+        both eras, in all processes, and in tasks. No change that another request makes meanwhile is lost.
+
+        From a sync function: ``trio.from_thread.run(ctx.update_user_state, Cart, add_item)``.
+
+        Args:
+            model: The class of the state: a pydantic model whose fields all have defaults.
+            change: A sync function that gets the state, or ``model()`` if there is none, and returns the state to keep.
+                After a conflict with another request it is called again, with the new state, up to 8 times. It runs in
+                the event loop.
+            name: The name of the state. By default it is that of the class; in a mounted server, the server's name and
+                a slash precede it.
+
+        Returns:
+            The state that is kept.
+
+        Raises:
+            LocalProtocolError: If the server has no stores, or the user is unknown or does not count: see
+                `trio_mcp.stores.UserStateOptions`.
+            trio_mcp.stores.StateConflict: If other requests have changed the state each time.
+            trio_mcp.stores.StoreError: If the stored state does not fit the model, or the store fails.
+            TypeError: If an argument has the wrong type, or ``change`` returns anything but a model.
+            ValueError: If the new state does not fit the model, or is too large.
+
+        If the call is cancelled before the state is stored, nothing changes; once it is stored, the call returns.
+        """
+        from trio_mcp.server.user_state import name_of_state, states_of_user
+
+        states, user = states_of_user(self._served)
+        return await states.update(user, name_of_state(self._served, model, name), model, change)
+
+    async def forget_user(self) -> None:
+        """Delete all states of this request's user, under all names.
+
+        Raises:
+            LocalProtocolError: If the server has no stores, or the user is unknown or does not count.
+            trio_mcp.stores.StoreError: If the store fails.
+        """
+        from trio_mcp.server.user_state import states_of_user
+
+        states, user = states_of_user(self._served)
+        await states.forget(user)
+
     async def detach(self) -> bool:
         """Turn this call into a task now, if the tool and the client allow this: see `TaskPolicy`.
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # not imported at run time, as most servers never ask for inp
     from trio_mcp.server.bus import Bus
     from trio_mcp.server.input.request_state import StateSealer
     from trio_mcp.stores.contract import Stores
+    from trio_mcp.stores.user_states import UserStateOptions, UserStates
 
 __all__ = ["Core"]
 
@@ -51,6 +52,7 @@ class Core:
         input_schema: Returns the schema of a tool's arguments, if known; the same object for as long as the tool is
             offered.
         stores: The server's stores; None without any.
+        user_states: The states of the server's users; only if there are stores.
         inherited: What the supervisor of this process gave it, such as the secrets ``key`` and ``nonce``; None without
             one.
         tools: Returns the registry of the tools.
@@ -71,6 +73,7 @@ class Core:
         input_schema: Callable[[str], dict[str, Any] | None],
         watcher: Callable[[Any], Callable[[Topic, bool], None] | None],
         stores: Stores | None,
+        user_state: UserStateOptions | None,
         tools: Callable[[], Any],
     ) -> None:
         self.settings: Final = settings
@@ -89,6 +92,8 @@ class Core:
         self.input_schema = input_schema
         self.watcher = watcher
         self.stores = stores
+        self._user_state = user_state
+        self.user_states: Final = Deferred(self._make_user_states)
         self.tools = tools
         # SUPERVISOR: set this to `inherited()` of `trio_mcp.server.processes.child`.
         self.inherited: Any = None
@@ -101,6 +106,12 @@ class Core:
             key = self.inherited.key
         alone = self.stores is None or not self.stores.shared
         return StateSealer(self.settings.info.name, key, lifetime=self.input.ttl, alone=alone)
+
+    def _make_user_states(self) -> UserStates:
+        from trio_mcp.stores.user_states import UserStateOptions, UserStates  # imported late: few servers keep them
+
+        assert self.stores is not None
+        return UserStates(self.stores, self._user_state or UserStateOptions())
 
     @property
     def scoped(self) -> str:

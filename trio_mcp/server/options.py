@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
-from trio_mcp._checks import check_choices, check_hook
+from trio_mcp._checks import check_choices, check_hook, check_kind
 from trio_mcp._settings import Default
 from trio_mcp.server.features.feature import Identify, ListOptions, MiddlewareFunction, Visible
 from trio_mcp.server.functions.sync_threads import FunctionOptions
@@ -18,6 +18,7 @@ from trio_mcp.types.versions import REVISIONS
 
 if TYPE_CHECKING:  # few servers have stores
     from trio_mcp.stores.contract import Stores
+    from trio_mcp.stores.user_states import UserStateOptions
 
 __all__ = ["Lifespan", "ProxyOptions", "ServerOptions"]
 
@@ -39,6 +40,13 @@ def _check_middleware(name: str, value: Sequence[object]) -> None:
 def _check_principal(name: str, value: object) -> None:
     if value is not None and (not callable(value) or inspect.iscoroutinefunction(value)):
         raise TypeError(f"{name} must be a sync function of the context, got {value!r}")
+
+
+def _check_user_state(name: str, value: object) -> None:
+    if value is not None:
+        from trio_mcp.stores.user_states import UserStateOptions  # imported late: few servers have stores
+
+        check_kind(name, value, kind=UserStateOptions)
 
 
 class ProxyOptions(TypedDict, total=False):
@@ -86,6 +94,7 @@ class ServerOptions(ProxyOptions, total=False):
     Attributes:
         lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio
             process, a listener, an in-memory client). Handlers find the state in `Context.state`.
+        user_state: How the states of users are kept in the stores: see `Context.update_user_state`.
         functions: How the server describes functions, and how many synchronous ones run at once.
         visible: ``(context, entry) -> bool``, called with an `Entry` for each tool, resource, template and prompt that
             a request lists or names. It returns whether the entry exists for this client. If not, the entry is left out
@@ -94,5 +103,6 @@ class ServerOptions(ProxyOptions, total=False):
     """
 
     lifespan: Annotated[Lifespan | None, Default(check=_check_lifespan)]
+    user_state: Annotated["UserStateOptions | None", Default(check=_check_user_state)]
     functions: Annotated[FunctionOptions | None, Default()]
     visible: Annotated[Visible | None, Default(check=partial(check_hook, sync=True))]

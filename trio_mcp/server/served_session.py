@@ -70,6 +70,9 @@ class Served(Protocol):
     @property
     def stores(self) -> Stores | None: ...
 
+    @property
+    def user_states(self) -> Any: ...
+
     def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]: ...
 
 
@@ -109,6 +112,7 @@ class ServedSession(ServerSession):
         lasting: Whether messages can still reach the client after the response to its request.
 
     Attributes:
+        served: The server.
         states: The states that the lifespans yielded, keyed by the settings of their servers.
         input: The run's shared state for asking clients for input.
         permit: Checks the scopes of requests; None where there is no HTTP.
@@ -127,7 +131,7 @@ class ServedSession(ServerSession):
         self.input = run.input
         self.permit = run.permit
         self.trio_token = trio.lowlevel.current_trio_token()
-        self._served = served
+        self.served = served
         self._state = run.states.get(served.settings)
         self.audience = Audience(run.changes)
         self.ending = False
@@ -141,7 +145,7 @@ class ServedSession(ServerSession):
             self.intercept = self._intercept_through  # type: ignore[method-assign]
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
-        return self._served.make_context(incoming, self._sink, self, self._state)
+        return self.served.make_context(incoming, self._sink, self, self._state)
 
     def _intercept_through(self, context: RequestContext) -> dict[str, Any] | None:
         return _held_back(context, ServedSession.intercept(self, context))
@@ -152,10 +156,10 @@ class ServedSession(ServerSession):
         # The error tells the client that the request was not carried out, so the client may send it elsewhere.
         if self.ending and not hasattr(context, "ready"):  # a request without a handler, such as a ping, has its result
             raise McpError(OVERLOADED, "the server is ending and accepts no further requests", {"ending": True})
-        return await self._served.answer(context)
+        return await self.served.answer(context)
 
     async def received_notification(self, notification: Notification) -> None:
-        await self._served.heard(notification, self.states, self.client)
+        await self.served.heard(notification, self.states, self.client)
 
     async def ask(self, wire: dict[str, Any], timeout: float | None, related: RequestId) -> Any:
         """Send a question from a request's function to a client of the legacy era, and wait for the answer.
@@ -339,7 +343,7 @@ class SingleRequest:
         client: The client's declaration from the request, already checked.
 
     Attributes:
-        states, input, permit, trio_token: As in `ServedSession`.
+        served, states, input, permit, trio_token: As in `ServedSession`.
         refusal: The HTTP response to send instead of an error, if nothing has been sent yet.
     """
 
@@ -352,7 +356,7 @@ class SingleRequest:
         self.input = run.input
         self.permit = run.permit
         self.trio_token = trio.lowlevel.current_trio_token()
-        self._served = run.served
+        self.served = run.served
         self._changes = run.changes
         self._sink = sink
         self._incoming = incoming
@@ -360,16 +364,16 @@ class SingleRequest:
         self._audience: Audience | None = None
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
-        return self._served.make_context(incoming, self._sink, self, self.states.get(self._served.settings))
+        return self.served.make_context(incoming, self._sink, self, self.states.get(self.served.settings))
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
         # The rules for HTTP have already checked the declaration in the request. server/discover is handled here,
         # because every server has it, and it involves neither middleware nor a handler.
         context.client = self._client
-        return self._served.identity.discover(self._client) if context.method == "server/discover" else None
+        return self.served.identity.discover(self._client) if context.method == "server/discover" else None
 
     async def received_request(self, context: RequestContext) -> Any:
-        return await self._served.answer(context)
+        return await self.served.answer(context)
 
     def error_for(self, exc: Exception, context: RequestContext) -> ErrorData:
         if isinstance(exc, ScopesMissing):
@@ -426,7 +430,7 @@ class SingleRequest:
         if self.has_listeners:
             # The wait is shielded and has a deadline, as for a session: the server is being cancelled, and the client
             # may not be reading.
-            with trio.move_on_after(self._served.options.close_grace, shield=True):
+            with trio.move_on_after(self.served.options.close_grace, shield=True):
                 await self._sink.flush()
 
 
@@ -434,7 +438,7 @@ class LayeredRequest(SingleRequest):
     """The hooks that handle a single request whose messages pass through instances of `Middleware`."""
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
-        served, sink = self._served, self._sink
+        served, sink = self.served, self._sink
         if served.layers.send_notification:
             notifications = OutgoingNotifications(sink, served.layers.send_notification)
             return served.make_context(incoming, notifications, self, self.states.get(served.settings))

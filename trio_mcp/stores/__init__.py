@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Claim as Claim,
         JournalEntry as JournalEntry,
         StaleWriter as StaleWriter,
+        StateConflict as StateConflict,
         StateEntry as StateEntry,
         StoreBusy as StoreBusy,
         StoredTask as StoredTask,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from trio_mcp.stores.listeners import TopicListener as TopicListener, TopicListeners as TopicListeners
     from trio_mcp.stores.memory_stores import MemoryStores as MemoryStores
     from trio_mcp.stores.sqlite_stores import SqliteStores as SqliteStores
+    from trio_mcp.stores.user_states import UserStateOptions as UserStateOptions
 else:
     from trio_mcp._door import open_door
 

@@ -27,6 +27,7 @@ __all__ = [
     "Claim",
     "JournalEntry",
     "StaleWriter",
+    "StateConflict",
     "StateEntry",
     "StoreBusy",
     "StoreError",
@@ -64,6 +65,10 @@ class StoreBusy(StoreError):
 
 class StoreFull(StoreError):
     """The store already holds the maximum number of tasks."""
+
+
+class StateConflict(StoreError):
+    """Others have changed a user's state again and again, so that it could not be changed: try again later."""
 
 
 class StaleWriter(StoreError):

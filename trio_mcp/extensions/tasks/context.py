@@ -29,6 +29,7 @@ class NoClient:
     permit = None
 
     def __init__(self, run: SharedByClients) -> None:
+        self.served = run.served
         self.states = run.states
         self.input = run.input
         self.trio_token = trio.lowlevel.current_trio_token()

@@ -1,0 +1,558 @@
+"""The state of a user: whose it is, that no change of it is lost, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from pydantic import AliasChoices, BaseModel, Field
+from pydantic_core import from_json
+from trio.testing import MockClock
+
+from tests.auth.server.guarded import Legacy, Table, ask, modern, person, protected
+from tests.injection import cancel_everywhere
+from tests.server.input_harness import LEGACY, MODERN, Name, accept, hand_client, text_of
+from trio_mcp import Client, Context, LocalProtocolError, Principal, Server
+from trio_mcp.extensions import Tasks
+from trio_mcp.stores import MemoryStores, SqliteStores, StateConflict, StoreError, Stores, UserStateOptions
+
+ANN = person("ann")
+TRUST = UserStateOptions(trust_principal=True)
+
+
+class Cart(BaseModel):
+    items: list[str] = []
+
+
+class Count(BaseModel):
+    value: int = 0
+
+
+def add(item: str) -> Callable[[Cart], Cart]:
+    def change(cart: Cart) -> Cart:
+        cart.items.append(item)
+        return cart
+
+    return change
+
+
+def one_more(count: Count) -> Count:
+    return Count(value=count.value + 1)
+
+
+def shop(stores: Stores | None, **settings: Any) -> Server:
+    server = Server("shop", stores=stores, expose_errors=True, **settings)
+
+    @server.tool(name="add")
+    async def add_item(item: str, ctx: Context) -> str:
+        return " ".join((await ctx.update_user_state(Cart, add(item))).items)
+
+    @server.tool
+    async def show(ctx: Context) -> str:
+        return " ".join((await ctx.user_state(Cart)).items)
+
+    @server.tool
+    async def forget(ctx: Context) -> None:
+        await ctx.forget_user()
+
+    return server
+
+
+def known(stores: Stores, **settings: Any) -> Server:
+    """Return a server that knows its user without HTTP."""
+    return shop(stores, principal=lambda ctx: "ann", user_state=TRUST, **settings)
+
+
+@contextlib.asynccontextmanager
+async def context_of(stores: Stores | None, **settings: Any) -> AsyncIterator[Context]:
+    """Yield the context of a running tool."""
+    found: list[Context] = []
+    done = trio.Event()
+    server = Server("shop", stores=stores, **{"principal": lambda ctx: "ann", "user_state": TRUST, **settings})
+
+    @server.tool
+    async def wait(ctx: Context) -> None:
+        found.append(ctx)
+        ready.set()
+        await done.wait()
+
+    ready = trio.Event()
+    async with Client(server) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "wait")
+        await ready.wait()
+        try:
+            yield found[0]
+        finally:
+            done.set()
+
+
+@pytest.fixture(params=["memory", "file"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
+    return MemoryStores() if request.param == "memory" else SqliteStores(tmp_path / "shop.db")
+
+
+# --- whose it is ------------------------------------------------------------------------------------------------------
+
+OTHERS = {
+    "another subject": attrs.evolve(ANN, subject="bob"),
+    "another issuer": attrs.evolve(ANN, issuer="https://other.example.com"),
+    "another client": attrs.evolve(ANN, client_id="d"),
+    "no client": attrs.evolve(ANN, client_id=None),
+}
+SAME = attrs.evolve(ANN, scopes=frozenset({"write"}), expires_at=9e9)
+
+
+async def told(app: Any, era: str, token: str, tool: str, **arguments: Any) -> str:
+    """Call a tool over HTTP, and return its text."""
+    if era == MODERN:
+        answer = (await ask(app, modern(token, "tools/call", name=tool, arguments=arguments))).json
+    else:
+        session = Legacy(app, token)
+        await session.initialize()
+        answer = from_json((await session.call("tools/call", name=tool, arguments=arguments)).events()[-1].data)
+    return text_of(answer["result"])
+
+
+@pytest.mark.legacy
+@pytest.mark.parametrize("other", OTHERS)
+async def test_a_state_belongs_to_issuer_subject_and_client_in_both_eras(other: str, autojump_clock: MockClock) -> None:
+    server = shop(MemoryStores())
+    async with protected(server, Table({"ann": ANN, "same": SAME, "other": OTHERS[other]})) as app:
+        assert await told(app, MODERN, "ann", "add", item="tea") == "tea"
+        assert await told(app, LEGACY, "same", "add", item="milk") == "tea milk"
+        for era in (MODERN, LEGACY):
+            assert await told(app, era, "other", "show") == ""
+        assert await told(app, LEGACY, "other", "add", item="rum") == "rum"
+        assert await told(app, MODERN, "ann", "show") == "tea milk"
+        await ask(app, modern("ann", "tools/call", name="forget"))
+        assert await told(app, LEGACY, "ann", "show") == ""
+        assert await told(app, MODERN, "other", "show") == "rum"
+
+
+@pytest.mark.parametrize("other", OTHERS)
+async def test_clients_of_a_user_share_a_state_only_if_set(other: str, autojump_clock: MockClock) -> None:
+    server = shop(MemoryStores(), user_state=UserStateOptions(across_clients=True))
+    async with protected(server, Table({"ann": ANN, "other": OTHERS[other]})) as app:
+        await told(app, MODERN, "ann", "add", item="tea")
+        assert await told(app, MODERN, "other", "show") == ("tea" if "client" in other else "")
+
+
+async def test_a_principal_that_the_server_determines_counts_only_if_set(autojump_clock: MockClock) -> None:
+    """Whoever can choose a header could otherwise read the states of any user."""
+
+    def identify(ctx: Context) -> Principal:
+        return Principal(ctx.headers["x-user"], "https://proxy.example.com")
+
+    for options, text in (
+        (None, "comes from Server(principal=…), which counts"),
+        (UserStateOptions(across_clients=True), "comes from Server(principal=…), which counts"),
+        (TRUST, "tea"),
+    ):
+        async with protected(shop(MemoryStores(), principal=identify, user_state=options), Table({"ann": ANN})) as app:
+            exchange = modern("ann", "tools/call", name="add", arguments={"item": "tea"})
+            exchange.scope["headers"].append((b"x-user", b"bob"))
+            assert text in text_of((await ask(app, exchange)).json["result"])
+
+
+async def test_a_subject_without_issuer_is_refused_beside_ones_with(autojump_clock: MockClock) -> None:
+    """The same subject of two issuers would get one state."""
+    server = shop(MemoryStores(), principal=lambda ctx: "ann", user_state=TRUST)
+    nameless = attrs.evolve(ANN, issuer=None)
+    async with protected(server, Table({"ann": ANN, "nameless": nameless})) as app:
+        assert "has no issuer, although its token comes from https://id" in await told(app, MODERN, "ann", "show")
+        assert await told(app, MODERN, "nameless", "add", item="tea") == "tea"
+
+
+async def test_a_user_who_is_unknown_has_no_state() -> None:
+    for settings in ({}, {"principal": lambda ctx: None, "user_state": TRUST}):
+        async with hand_client(shop(MemoryStores(), **settings)) as peer:
+            for tool, arguments in (("add", {"item": "tea"}), ("show", {}), ("forget", {})):
+                result = await peer.tool(tool, **arguments)
+                assert "not known on whose behalf this 'tools/call' is made" in text_of(result)
+                assert "serve over HTTP with auth=…" in text_of(result)
+
+
+async def test_a_server_without_stores_says_what_to_give() -> None:
+    async with hand_client(shop(None, principal=lambda ctx: "ann", user_state=TRUST)) as peer:
+        for tool, arguments in (("add", {"item": "tea"}), ("show", {}), ("forget", {})):
+            assert 'Server(…, stores="desk.db")' in text_of(await peer.tool(tool, **arguments))
+
+
+def test_the_settings_are_checked() -> None:
+    with pytest.raises(TypeError, match=r"user_state must be an? UserStateOptions, got dict"):
+        Server("x", user_state={"ttl": 1})  # type: ignore[arg-type]
+    for settings in ({"ttl": 0}, {"ttl": float("inf")}, {"max_size": 0}):
+        with pytest.raises(ValueError, match=next(iter(settings))):
+            UserStateOptions(**settings)
+    with pytest.raises(TypeError, match="trust_principal"):
+        UserStateOptions(trust_principal="ann")  # type: ignore[arg-type]
+
+
+# --- that no change is lost -------------------------------------------------------------------------------------------
+
+
+async def test_of_changes_that_two_servers_make_at_once_none_is_lost(stores: Stores, tmp_path: Path) -> None:
+    other = SqliteStores(tmp_path / "shop.db") if stores.shared else stores  # as another process opens it
+    servers = [known(stores), known(other)]
+    async with Client(servers[0]) as one, Client(servers[1]) as two, trio.open_nursery() as nursery:
+        for number in range(24):
+            client = (one, two)[number % 2]
+            nursery.start_soon(functools.partial(client.call_tool, "add", {"item": str(number)}))
+    async with Client(servers[0]) as client:
+        items = str((await client.call_tool("show")).data).split()
+    assert sorted(map(int, items)) == list(range(24))
+
+
+class Contested(MemoryStores):
+    """Stores in which another process always writes first."""
+
+    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+        entry = await self.state(user, name)
+        await super().put_state(user, name, b"{}", tag=None if entry is None else entry.tag, expires=None)
+        return await super().put_state(user, name, value, tag=tag, expires=expires)
+
+
+async def test_a_change_is_tried_eight_times(autojump_clock: MockClock) -> None:
+    seen = []
+    async with context_of(Contested()) as ctx:
+        with pytest.raises(StateConflict, match=r"'Count' of a user was not changed: .* at each of 8 tries; try again"):
+            await ctx.update_user_state(Count, lambda count: seen.append(count) or count)  # type: ignore[func-returns-value]
+    assert len(seen) == 8
+    assert len({id(each) for each in seen}) == 8  # no try sees what an earlier one has modified
+
+
+async def test_a_cancelled_change_is_made_or_not(stores: Stores) -> None:
+    """One that returns is made; a cancellation leaves nothing between."""
+    returned, before = 0, 0
+    async with context_of(stores) as ctx:
+
+        async def change() -> None:
+            nonlocal returned
+            await ctx.user_state(Count)
+            returned = (await ctx.update_user_state(Count, one_more)).value
+
+        async def check() -> None:
+            nonlocal before
+            now = (await ctx.user_state(Count)).value
+            assert now in (before, before + 1)
+            assert now >= returned
+            before = now
+
+        assert await cancel_everywhere(change, check) > 0
+        assert returned == before
+
+        async def forget() -> None:
+            await ctx.forget_user()
+
+        async def check_forgotten() -> None:
+            assert (await ctx.user_state(Count)).value in (0, before)
+
+        assert await cancel_everywhere(forget, check_forgotten) > 0
+        assert (await ctx.user_state(Count)).value == 0
+
+
+async def test_a_state_ends_a_while_after_it_was_last_written() -> None:
+    now = [1000.0]
+    stores = MemoryStores(now=lambda: now[0])
+    async with context_of(stores, user_state=UserStateOptions(trust_principal=True, ttl=60)) as ctx:
+        await ctx.update_user_state(Count, one_more)
+        now[0] += 59
+        assert (await ctx.update_user_state(Count, one_more)).value == 2
+        now[0] += 59
+        assert (await ctx.user_state(Count)).value == 2  # reading does not prolong it
+        now[0] += 1
+        assert (await ctx.user_state(Count)).value == 0
+        assert (await ctx.update_user_state(Count, one_more)).value == 1
+    async with context_of(stores, user_state=UserStateOptions(trust_principal=True, ttl=None)) as ctx:
+        await ctx.update_user_state(Count, one_more)
+        now[0] += 1e9
+        assert (await ctx.user_state(Count)).value == 2
+
+
+# --- where it is available --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+async def test_all_functions_have_it(revision: str) -> None:
+    seen: list[int] = []
+
+    async def count(ctx: Context) -> str:
+        seen.append((await ctx.update_user_state(Count, one_more)).value)
+        return "x"
+
+    async def middleware(ctx: Context, call_next: Any) -> Any:
+        await count(ctx)
+        return await call_next()
+
+    server = Server("x", stores=MemoryStores(), principal=lambda ctx: "ann", user_state=TRUST, middleware=[middleware])
+
+    @server.tool
+    def thread(ctx: Context) -> str:
+        kept = trio.from_thread.run(ctx.update_user_state, Count, one_more)
+        assert trio.from_thread.run(ctx.user_state, Count) == kept
+        return str(kept.value)
+
+    server.tool(name="tool")(count)
+    server.resource("x://a", name="resource")(count)
+    server.prompt(name="prompt")(count)
+
+    @server.method("acme/count")
+    async def method(params: dict[str, Any], ctx: Context) -> None:
+        await count(ctx)
+
+    async with hand_client(server, revision) as peer:
+        assert text_of(await peer.tool("thread")) == "2"
+        await peer.tool("tool")
+        await peer.result("resources/read", {"uri": "x://a"})
+        await peer.result("prompts/get", {"name": "prompt"})
+        await peer.result("acme/count", {})
+    assert seen == [1, 3, 4, 5, 6, 7, 8, 9, 10]
+
+
+async def test_a_task_has_the_state_of_the_one_who_began_it() -> None:
+    server = known(MemoryStores(), extensions=[Tasks()])
+
+    @server.tool(task="manual")
+    async def later(ctx: Context) -> str:
+        assert await ctx.detach()
+        return " ".join((await ctx.update_user_state(Cart, add("milk"))).items)
+
+    async with Client(server, extensions=[Tasks()]) as client:
+        await client.call_tool("add", {"item": "tea"})
+        assert (await client.call_tool("later")).data == "tea milk"
+        assert (await client.call_tool("show")).data == "tea milk"
+
+
+async def test_mounted_servers_use_the_stores_and_settings_of_the_one_that_runs_and_share_only_by_name() -> None:
+    """Their classes may have the same names by chance."""
+    inner = Server("inner")  # neither stores nor settings
+    outer = known(MemoryStores())
+
+    @inner.tool
+    async def both(ctx: Context) -> str:
+        mine = await ctx.update_user_state(Cart, add("rum"))
+        shared = await ctx.update_user_state(Cart, add("ice"), name="Cart")
+        return f"{mine.items} {shared.items}"
+
+    outer.mount(inner)
+    async with Client(outer) as client:
+        await client.call_tool("add", {"item": "tea"})
+        assert (await client.call_tool("both")).data == "['rum'] ['tea', 'ice']"
+        assert (await client.call_tool("show")).data == "tea ice"
+        await client.call_tool("forget")
+        assert (await client.call_tool("both")).data == "['rum'] ['ice']"
+
+
+async def test_a_change_wrapped_in_once_is_made_once_in_a_function_that_asks() -> None:
+    server = known(MemoryStores())
+
+    @server.tool
+    async def buy(ctx: Context) -> str:
+        cart = await ctx.once("add", ctx.update_user_state, Cart, add("tea"), type=Cart)
+        await ctx.elicit("Who are you?", Name)
+        assert isinstance(cart, Cart)
+        return " ".join(cart.items)
+
+    async with hand_client(server, replies=lambda question: accept(name="Ann")) as peer:
+        assert text_of(await peer.tool("buy")) == "tea"
+        assert text_of(await peer.tool("show")) == "tea"
+
+
+async def test_a_state_outlives_its_server(tmp_path: Path) -> None:
+    for expected in ("tea", "tea tea"):
+        async with Client(known(SqliteStores(tmp_path / "shop.db"))) as client:
+            assert (await client.call_tool("add", {"item": "tea"})).data == expected
+
+
+async def test_a_request_that_needs_no_state_asks_the_store_for_nothing() -> None:
+    class Watched(MemoryStores):
+        def __getattribute__(self, name: str) -> Any:
+            if not name.startswith("_"):
+                used.append(name)
+            return super().__getattribute__(name)
+
+    used: list[str] = []
+    server = known(Watched())
+
+    @server.tool
+    async def nothing() -> str:
+        return "x"
+
+    async with hand_client(server) as peer:
+        used.clear()
+        await peer.tool("nothing")
+        assert used == []
+        await peer.tool("show")
+        assert used == ["state"]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+class NeedsMore(BaseModel):
+    value: int
+
+
+class Late(BaseModel):
+    value: int = 0
+
+
+async def returns_late(late: Late) -> Late:
+    return late
+
+
+def spoiled(late: Late) -> Late:
+    late.value = "much"  # type: ignore[assignment]
+    return late
+
+
+def raises(late: Late) -> Late:
+    raise KeyError("of its own")
+
+
+class Secret(BaseModel):
+    value: Any = None
+
+
+REFUSED: dict[str, tuple[Any, Any, type[Exception], str]] = {
+    "no model": (
+        dict,
+        lambda each: each,
+        TypeError,
+        "model must be a class of pydantic's BaseModel, got <class 'dict'>",
+    ),
+    "an instance": (Late(), lambda each: each, TypeError, "model must be a class of pydantic's BaseModel, got Late"),
+    "no defaults": (
+        NeedsMore,
+        lambda each: each,
+        TypeError,
+        "first NeedsMore can't be made .* give each field a default",
+    ),
+    "an async change": (Late, returns_late, TypeError, "change must be a sync function"),
+    "one in disguise": (
+        Late,
+        lambda each: returns_late(each),
+        TypeError,
+        "must return the Late to keep, got coroutine",
+    ),
+    "no function": (Late, 7, TypeError, "change must be callable, got int"),
+    "nothing returned": (
+        Late,
+        lambda each: None,
+        TypeError,
+        "got NoneType; a function that modifies .* must return it",
+    ),
+    "another model": (Late, lambda each: Count(), TypeError, "must return the Late to keep, got Count"),
+    "what does not fit": (
+        Late,
+        spoiled,
+        ValueError,
+        "does not fit its own class: value: Input should be a valid integer",
+    ),
+    "what is no JSON": (Secret, lambda each: Secret(value=object()), TypeError, "can't be turned into JSON"),
+    "its own error": (Late, raises, KeyError, "of its own"),
+    "too large": (
+        Secret,
+        lambda each: Secret(value="x" * 65_536),
+        ValueError,
+        "would take 65548 bytes; 65536 is the limit",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_what_can_not_be_kept_is_refused_and_changes_nothing(case: str) -> None:
+    model, change, error, text = REFUSED[case]
+    async with context_of(MemoryStores()) as ctx:
+        with pytest.raises(error, match=text):
+            await ctx.update_user_state(model, change)
+        assert (await ctx.user_state(Late)).value == 0
+        assert (await ctx.user_state(Secret)).value is None
+
+
+async def test_a_state_of_the_full_size_is_kept(stores: Stores) -> None:
+    text = "x" * (65_536 - len('{"value":""}'))
+    async with context_of(stores) as ctx:
+        await ctx.update_user_state(Secret, lambda each: Secret(value=text))
+        assert (await ctx.user_state(Secret)).value == text
+
+
+@pytest.mark.parametrize("name", ["", 7])
+async def test_a_name_must_be_a_text(name: Any) -> None:
+    async with context_of(MemoryStores()) as ctx:
+        with pytest.raises((TypeError, ValueError), match="name"):
+            await ctx.user_state(Count, name=name)
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff\xfe", b"[]", b'{"value": "much"}', b"[" * 100_000, bytes(range(256))])
+async def test_a_stored_state_that_does_not_fit_is_one_clear_error_that_says_what_to_do(value: bytes) -> None:
+    stores = MemoryStores()
+    async with context_of(stores) as ctx:
+        await ctx.update_user_state(Count, one_more)
+        (user,) = stores._states._users  # noqa: SLF001 - no one else knows the digest
+        entry = await stores.state(user, "Count")
+        assert entry is not None
+        await stores.put_state(user, "Count", value, tag=entry.tag, expires=None)
+        for use in (ctx.user_state(Count), ctx.update_user_state(Count, one_more)):
+            with pytest.raises(
+                StoreError, match=r"'Count' that is kept for a user does not fit Count: .* give new fields"
+            ):
+                await use
+        await ctx.forget_user()
+        assert (await ctx.update_user_state(Count, one_more)).value == 1
+
+
+async def test_a_class_may_gain_fields_with_defaults_and_lose_fields() -> None:
+    async with context_of(MemoryStores()) as ctx:
+
+        class Old(BaseModel):
+            value: int = 1
+            gone: str = ""
+
+        class New(BaseModel):
+            value: int = 0
+            more: list[int] = [7]
+
+        await ctx.update_user_state(Old, lambda old: Old(gone="x"), name="state")
+        assert await ctx.user_state(New, name="state") == New(value=1, more=[7])
+
+
+async def test_aliases_of_fields_do_not_matter_to_what_is_stored() -> None:
+    class Aliased(BaseModel):
+        value: int = Field(0, validation_alias=AliasChoices("a", "b"), serialization_alias="c")
+
+    async with context_of(MemoryStores()) as ctx:
+        await ctx.update_user_state(Aliased, lambda each: Aliased(a=5))  # type: ignore[call-arg]
+        assert (await ctx.user_state(Aliased)).value == 5
+
+
+async def test_the_store_being_away_is_the_functions_error(tmp_path: Path) -> None:
+    """Requests that need no state go on."""
+    server = known(SqliteStores(tmp_path / "shop.db", timeout=0))
+
+    @server.tool
+    async def nothing() -> str:
+        return "x"
+
+    async with SqliteStores(tmp_path / "shop.db"), Client(server) as client:
+        with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            result = await client.call_tool("add", {"item": "tea"})
+            assert result.is_error
+            assert "StoreBusy" in str(result.content)
+            assert (await client.call_tool("nothing")).data == "x"
+        assert (await client.call_tool("add", {"item": "tea"})).data == "tea"
+
+
+async def test_a_context_without_user_raises_a_protocol_error() -> None:
+    async with context_of(MemoryStores(), principal=None, user_state=None) as ctx:
+        for use in (ctx.user_state(Count), ctx.update_user_state(Count, one_more), ctx.forget_user()):
+            with pytest.raises(LocalProtocolError, match="not known on whose behalf"):
+                await use

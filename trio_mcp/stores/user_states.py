@@ -1,0 +1,171 @@
+"""The states that a server keeps for its users: which user's they are, how they are changed, and how large they are."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import random
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import attrs
+import trio
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from trio_mcp._checks import check_count, check_flag, check_hook, check_seconds, validator
+from trio_mcp.convert import brief
+from trio_mcp.principal import Principal
+from trio_mcp.stores.contract import StateConflict, StoreError, Stores
+
+__all__ = ["UserStateOptions", "UserStates"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+MOST_TRIES: Final = 8
+"""How many times a change is tried before it fails with `StateConflict`."""
+
+PAUSE: Final = 0.004
+"""The longest pause in seconds after the first conflict (arbitrary); it doubles with each further one."""
+
+
+@attrs.frozen(kw_only=True)
+class UserStateOptions:
+    """How a server keeps states for its users: see `Context.update_user_state`.
+
+    Attributes:
+        ttl: Seconds after which a state that nothing has written is deleted; None for never.
+        max_size: The maximum size of a state, in bytes of JSON.
+        across_clients: Whether a user has one state in all client programs. By default a user has another state in each
+            one, because a program should not see what the user has entrusted to another one.
+        trust_principal: Whether a principal from ``Server(principal=…)`` counts. By default only the principals of
+            accepted tokens do (``auth=``), because whoever can choose a principal reads the states of that user.
+
+    Raises:
+        TypeError, ValueError: If a value is invalid.
+    """
+
+    ttl: float | None = attrs.field(
+        default=30 * 24 * 3600.0, validator=validator(check_seconds, finite=True, optional=True)
+    )
+    max_size: int = attrs.field(default=64 * 1024, validator=validator(check_count))
+    across_clients: bool = attrs.field(default=False, validator=validator(check_flag))
+    trust_principal: bool = attrs.field(default=False, validator=validator(check_flag))
+
+
+@attrs.frozen(eq=False)
+class UserStates:
+    """The states of the users of one server.
+
+    Attributes:
+        stores: Where they lie.
+        options: How they are kept.
+    """
+
+    stores: Stores
+    options: UserStateOptions
+
+    def user(self, principal: Principal) -> str:
+        """Return the digest under which the states of a user are kept."""
+        issuer, subject, client = principal.identity
+        identity = [issuer, subject] if self.options.across_clients else [issuer, subject, client]
+        return hashlib.sha256(f"trio_mcp user\0{json.dumps(identity)}".encode()).hexdigest()
+
+    async def read(self, user: str, name: str, model: type[ModelT]) -> ModelT:
+        """Return a state, or a new one if nothing is kept. The errors are those of `update`."""
+        _check_model(model)
+        entry = await self.stores.state(user, name)
+        return _new(model) if entry is None else _stored(name, model, entry.value)
+
+    async def update(self, user: str, name: str, model: type[ModelT], change: Callable[[ModelT], ModelT]) -> ModelT:
+        """Replace a state with what a function returns for it.
+
+        Args:
+            user: The user.
+            name: The name of the state.
+            model: The class of the state.
+            change: Gets the state, or a new one, and returns the state to keep; called again after a conflict.
+
+        Returns:
+            The state that is kept.
+
+        Raises:
+            StateConflict: If others have changed the state at each try.
+            StoreError: If the stored state does not fit the model, or the store fails.
+            TypeError: If an argument or the function's result has the wrong type, or the model can't be made without
+                arguments.
+            ValueError: If the function's result does not fit the model, or is too large.
+        """
+        _check_model(model)
+        check_hook("change", change, sync=True)
+        for turn in range(MOST_TRIES):
+            if turn:  # those who were in conflict must not try again at the same time
+                await trio.sleep(random.random() * PAUSE * 2**turn)
+            entry = await self.stores.state(user, name)
+            changed = change(_new(model) if entry is None else _stored(name, model, entry.value))
+            value, kept = self._checked(name, model, changed)
+            expires = None if self.options.ttl is None else self.stores.now() + self.options.ttl
+            tag = None if entry is None else entry.tag
+            if await self.stores.put_state(user, name, value, tag=tag, expires=expires):
+                return kept
+        raise StateConflict(
+            f"the state {name!r} of a user was not changed: others have changed it at each of {MOST_TRIES} tries; try"
+            " again later, or divide the state into several that change less often"
+        )
+
+    async def forget(self, user: str) -> None:
+        """Delete all states of a user."""
+        await self.stores.forget_states(user)
+
+    def _checked(self, name: str, model: type[ModelT], changed: object) -> tuple[bytes, ModelT]:
+        """Return what to store for a state, and the state as it will be read from that."""
+        if not isinstance(changed, model):
+            if inspect.iscoroutine(changed):
+                changed.close()
+            raise TypeError(
+                f"change must return the {model.__name__} to keep, got {type(changed).__name__}; a function that"
+                " modifies the one that it gets must return it, too"
+            )
+        try:
+            # Names of fields are stored, and not aliases, of which a model may have one kind to write and another to
+            # read.
+            value = changed.model_dump_json(by_alias=False, round_trip=True, warnings="none").encode()
+        except (PydanticSerializationError, ValueError) as exc:
+            raise TypeError(f"the {model.__name__} that change returned can't be turned into JSON: {exc}") from None
+        if len(value) > self.options.max_size:
+            raise ValueError(
+                f"the state {name!r} would take {len(value)} bytes; {self.options.max_size} is the limit, which"
+                " UserStateOptions(max_size=…) sets"
+            )
+        try:
+            # Pydantic does not check what is assigned to a field, and a state that can't be read would stay in the way.
+            return value, model.model_validate_json(value, by_alias=False, by_name=True)
+        except ValidationError as exc:
+            raise ValueError(
+                f"the {model.__name__} that change returned does not fit its own class: {brief(exc)}"
+            ) from None
+
+
+def _check_model(model: object) -> None:
+    if not isinstance(model, type) or not issubclass(model, BaseModel):
+        raise TypeError(f"model must be a class of pydantic's BaseModel, got {model!r:.100}")
+
+
+def _new(model: type[ModelT]) -> ModelT:
+    try:
+        return model()
+    except ValidationError as exc:
+        raise TypeError(
+            f"a user's first {model.__name__} can't be made without arguments: give each field a default ({brief(exc)})"
+        ) from None
+
+
+def _stored(name: str, model: type[ModelT], value: bytes) -> ModelT:
+    try:
+        return model.model_validate_json(value, by_alias=False, by_name=True)
+    except ValidationError as exc:
+        raise StoreError(
+            f"the state {name!r} that is kept for a user does not fit {model.__name__}: {brief(exc)}. If the class has"
+            " changed, give new fields a default and let old values be valid; or keep the new class under another name="
+        ) from None
