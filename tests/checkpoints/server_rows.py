@@ -22,6 +22,7 @@ from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, Rate
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.server.base_server import BaseServer, core_of
 from trio_mcp.session.server import ServerSession
+from trio_mcp.stores import MemoryStores, UserStateOptions
 from trio_mcp.testing import CallRecorder
 
 
@@ -50,10 +51,11 @@ async def in_tool(
     replies: Callable[[Request], Any] = lambda question: None,
     *,
     park: bool = False,
+    **settings: Any,
 ) -> None:
     """Run a function as a tool, through all rounds of input, and raise what it raises."""
     failures: list[Exception] = []
-    server = Server("x")
+    server = Server("x", **settings)
 
     @server.tool(park_input=park)
     async def tool(ctx: Context) -> None:
@@ -220,6 +222,69 @@ for revision in (LEGACY, MODERN):
                 assert person == Person(name="Ada")
 
         await in_tool(body, revision)
+
+
+# --- the state of the user --------------------------------------------------------------------------------------
+
+
+class Count(BaseModel):
+    value: int = 0
+
+
+def of_ann() -> dict[str, Any]:
+    """Return the settings of a server that keeps states, and knows its user."""
+    trusted = UserStateOptions(trust_principal=True)
+    return {"stores": MemoryStores(), "principal": lambda ctx: "ann", "user_state": trusted}
+
+
+STATES: dict[Any, Callable[[Context], Awaitable[object]]] = {
+    Context.user_state: lambda ctx: ctx.user_state(Count),
+    Context.update_user_state: lambda ctx: ctx.update_user_state(Count, lambda count: count),
+    Context.forget_user: lambda ctx: ctx.forget_user(),
+}
+
+for function, use in STATES.items():
+
+    @call(function, "of a user without a state, and of one with it")
+    async def state_of_a_user(check: Check, use: Callable[[Context], Awaitable[object]] = use) -> None:
+        async def body(context: Context) -> None:
+            await check(use(context))
+            await context.update_user_state(Count, lambda count: count)
+            await check(use(context))
+
+        await in_tool(body, MODERN, **of_ann())
+
+
+@effect(Context.user_state, "nothing changes")
+async def reading_a_state() -> None:
+    async def body(context: Context) -> None:
+        await cancelled_before(context.user_state(Count))
+        assert await context.user_state(Count) == Count()
+
+    await in_tool(body, MODERN, **of_ann())
+
+
+@effect(Context.update_user_state, "changed, or not")
+async def changing_a_state() -> None:
+    async def body(context: Context) -> None:
+        async def value() -> int:
+            return (await context.user_state(Count)).value
+
+        await all_or_nothing(lambda n: context.update_user_state(Count, lambda _: Count(value=n)), value)
+
+    await in_tool(body, MODERN, **of_ann())
+
+
+@effect(Context.forget_user, "forgotten, or not")
+async def forgetting_a_user() -> None:
+    async def body(context: Context) -> None:
+        await context.update_user_state(Count, lambda _: Count(value=1))
+        await cancelled_before(context.forget_user())
+        assert (await context.user_state(Count)).value == 1
+        await context.forget_user()
+        assert (await context.user_state(Count)).value == 0
+
+    await in_tool(body, MODERN, **of_ann())
 
 
 # --- extensions -------------------------------------------------------------------------------------------------
