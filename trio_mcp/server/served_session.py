@@ -73,6 +73,9 @@ class Served(Protocol):
     @property
     def user_states(self) -> Any: ...
 
+    @property
+    def inherited(self) -> Any: ...
+
     def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]: ...
 
 

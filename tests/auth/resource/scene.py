@@ -171,7 +171,8 @@ def bearer(of: str) -> HttpRequest:
 async def protected(
     issuer: Issuer | None = None, clock: Clock | None = None, **options: Any
 ) -> AsyncIterator[tuple[ResourceServer, Guard]]:
-    """Open a protected server in its simplest form, with other options."""
+    """Open a protected server in its simplest form, with other options, or with what processes share."""
+    shared = {name: options.pop(name, None) for name in ("stores", "secret")}
     settings: dict[str, Any] = {
         "issuers": [ISSUER],
         "scopes": ["files:read"],
@@ -180,7 +181,7 @@ async def protected(
         **options,
     }
     server = ResourceServer(settings.pop("resource", RESOURCE), **settings)
-    async with server.opened() as guard:
+    async with server.opened(**shared) as guard:
         yield server, guard
 
 

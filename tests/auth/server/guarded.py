@@ -47,7 +47,7 @@ class Table:
         self.clock = clock
 
     @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator[Table]:
+    async def opened(self, stores: Any = None, secret: bytes | None = None) -> AsyncIterator[Table]:
         self.open += 1
         try:
             yield self

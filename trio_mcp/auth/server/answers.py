@@ -94,6 +94,11 @@ class Refusals:
         text = "the access token can't be checked now: its issuer is not responding, or was asked just now; try again"
         return refuse(503, text, headers=(("Retry-After", f"{RETRY:.0f}"),))
 
+    def forgetful(self) -> Refusal:
+        """Return the refusal of a DPoP proof when it can't be found out whether it was used before."""
+        text = "the DPoP proof can't be checked now: this server can't find out whether it was used before; try again"
+        return refuse(503, text, headers=(("Retry-After", f"{RETRY:.0f}"),))
+
     def broken(self) -> Refusal:
         """Return the refusal of a token that could not be checked because of an error in this server."""
         return refuse(500, "the access token can't be checked: this server has an error, which its log describes")

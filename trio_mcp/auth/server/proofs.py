@@ -21,7 +21,9 @@ from trio_mcp.auth.server.jws import import_key, is_signed_by, read_jws, suits
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
-__all__ = ["PROOF_ALGORITHMS", "InvalidProof", "NonceNeeded", "Proofs"]
+    from trio_mcp.stores.contract import Stores
+
+__all__ = ["PROOF_ALGORITHMS", "CheckedProof", "InvalidProof", "NonceNeeded", "Proofs"]
 
 PROOF_ALGORITHMS: Final = ("ES256", "ES384", "EdDSA", "Ed25519", "RS256", "PS256")
 """The algorithms accepted for proofs, the preferred one first."""
@@ -36,6 +38,9 @@ MAX_PROVERS: Final = 1_000
 """How many keys of clients are kept in parsed form (arbitrary)."""
 MAX_PROOF: Final = 8 * 1024
 """The maximum length of a proof, in characters (arbitrary): one with an RSA key of 4096 bits has some 2000."""
+
+
+_USED: Final = "it was used before"
 
 
 class InvalidProof(Exception):
@@ -55,12 +60,36 @@ class _Prover:
     thumbprint: str
 
 
+@attrs.frozen
+class CheckedProof:
+    """A proof that is valid, unless it was used before.
+
+    Attributes:
+        digest: A digest of what makes it unique.
+        nonce: A new nonce for the client, if it is time for one.
+    """
+
+    digest: bytes
+    nonce: str | None
+
+    async def remember_in(self, stores: Stores) -> None:
+        """Remember the proof in the stores of several processes.
+
+        Raises:
+            InvalidProof: If one of them has seen it before.
+            StoreError: If the stores can't be used.
+        """
+        if not await stores.remember(f"dpop {self.digest.hex()}", seconds=2 * PROOF_WINDOW):
+            raise InvalidProof(_USED)
+
+
 class Proofs:
     """The proofs that one resource server has seen.
 
-    A proof can be accepted for `PROOF_WINDOW` before and after its time, and is remembered for that long. When there is
-    no more room, all proofs are forgotten. From then on, a proof needs a nonce that was issued later, so that no
-    forgotten proof can be used again.
+    A proof can be accepted for `PROOF_WINDOW` before and after its time, and is remembered for that long: in the stores
+    of the server, if it has any, or else here, in the memory of this process. When there is no more room here, all
+    proofs are forgotten. From then on, a proof needs a nonce that was issued later, so that no forgotten proof can be
+    used again.
 
     Args:
         resource: The server's URL, with which the ``htu`` of proofs is compared.
@@ -72,7 +101,8 @@ class Proofs:
         self._target = plain_url(resource)
         self._origin = "/".join(self._target.split("/", 3)[:3])
         self._always = bool(nonces)
-        self._secret = nonces if isinstance(nonces, bytes) else secrets.token_bytes(32)
+        self._given = nonces if isinstance(nonces, bytes) else None
+        self._secret = self._given or secrets.token_bytes(32)
         self._clock = clock
         self._provers: OrderedDict[str, _Prover] = OrderedDict()
         # `_seen` and `_seen_before` contain digests of the proofs. Once `_seen` has been filled for the lifetime of a
@@ -84,8 +114,12 @@ class Proofs:
         # last forgotten, up to which nonces are refused.
         self._given_at = self._forgot_at = 0
 
-    def check(self, proof: str, *, method: str, path: str, token_hash: str, key: str) -> str | None:
-        """Check the proof that came with a token, as RFC 9449, section 4.3, requires, and remember it.
+    def share(self, secret: bytes) -> None:
+        """Make nonces from a secret that several processes have, unless the program has given another one."""
+        self._secret = self._given or secret
+
+    def check(self, proof: str, *, method: str, path: str, token_hash: str, key: str) -> CheckedProof:
+        """Check the proof that came with a token, as RFC 9449, section 4.3, requires; the caller remembers it.
 
         Args:
             proof: The value of the field ``DPoP``; the caller has checked that there is only one.
@@ -93,9 +127,6 @@ class Proofs:
             path: The path of the request, decoded.
             token_hash: The SHA-256 of the token in Base64url.
             key: The thumbprint of the key that the token is bound to.
-
-        Returns:
-            A new nonce for the client, if it is time for one.
 
         Raises:
             InvalidProof: If the proof is refused.
@@ -136,8 +167,9 @@ class Proofs:
         # Remembering the text of the proof would not be enough: the last Base64 character has unused bits, and an ECDSA
         # signature can be turned into another valid one. The key is included, since independent clients may choose the
         # same `jti`.
-        self._remember(f"{key}.{_text(claims, 'jti')}")
-        return renewed
+        # Only a digest is remembered, because the client chooses how long a `jti` is.
+        name = f"{self._target} {key}.{_text(claims, 'jti')}"
+        return CheckedProof(hashlib.blake2b(name.encode(), digest_size=16).digest(), renewed)
 
     def nonce(self) -> str:
         """Return a new nonce: the time, signed, so that nonces need not be remembered."""
@@ -190,9 +222,15 @@ class Proofs:
             raise NonceNeeded
         return self.nonce() if age > NONCE_LIFE / 2 else None
 
-    def _remember(self, name: str) -> None:
-        # Only a digest is remembered, because the client chooses how long a `jti` is.
-        digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
+    def remember(self, digest: bytes) -> None:
+        """Remember a proof in this process.
+
+        Args:
+            digest: Its `CheckedProof.digest`.
+
+        Raises:
+            InvalidProof: If it was used before.
+        """
         now = self._clock()
         if now - self._turned_at > 2 * PROOF_WINDOW:
             # All proofs in `_seen` came within `2 * PROOF_WINDOW` after `_turned_at`, so after twice that time all of
@@ -200,7 +238,7 @@ class Proofs:
             self._seen_before = self._seen if now - self._turned_at < 4 * PROOF_WINDOW else set()
             self._seen, self._turned_at = set(), now
         if digest in self._seen or digest in self._seen_before:
-            raise InvalidProof("it was used before")
+            raise InvalidProof(_USED)
         self._seen.add(digest)
         if len(self._seen) >= MAX_PROOFS:
             self._seen, self._seen_before = set(), set()

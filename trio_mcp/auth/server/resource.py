@@ -10,7 +10,7 @@ import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection
 from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Unpack
 from urllib.parse import parse_qsl
 
 import attrs
@@ -27,13 +27,16 @@ from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, 
 from trio_mcp.auth.server.jwt import JwtVerifier
 from trio_mcp.auth.server.keys import NotYet, Unavailable
 from trio_mcp.auth.server.options import ResourceOptions, checked_names
-from trio_mcp.auth.server.proofs import PROOF_ALGORITHMS, InvalidProof, NonceNeeded, Proofs
+from trio_mcp.auth.server.proofs import PROOF_ALGORITHMS, CheckedProof, InvalidProof, NonceNeeded, Proofs
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.rules.statuses import Refusal
 from trio_mcp.http.server.asgi import HttpRequest
 from trio_mcp.http.server.gate import LEEWAY
 from trio_mcp.http.server.protection import Guard, Identified
 from trio_mcp.principal import SCOPE, Principal
+
+if TYPE_CHECKING:  # few servers have stores
+    from trio_mcp.stores.contract import Stores
 
 __all__ = ["ResourceServer", "Verifier"]
 
@@ -167,10 +170,17 @@ class ResourceServer:
         return self._answers.scope(wanted)
 
     @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator[Guard]:
-        """Open the verifier for the duration of a block, and yield the guard that checks the tokens of requests."""
+    async def opened(self, stores: Stores | None = None, secret: bytes | None = None) -> AsyncIterator[Guard]:
+        """Open the verifier for the duration of a block, and yield the guard that checks the tokens of requests.
+
+        Args:
+            stores: Where proofs are remembered, so that none works in two processes; None for this process's memory.
+            secret: What nonces are made from in all processes, unless ``nonces=`` has it; None for one of this process.
+        """
+        if self._proofs is not None and secret is not None:
+            self._proofs.share(secret)
         async with self._verifier.opened(self._setting) as verify:
-            yield _Guard(verify, self._setting, self._answers, self._proofs, self._bearer, self._remember)
+            yield _Guard(verify, self._setting, self._answers, self._proofs, self._bearer, self._remember, stores)
 
     def __repr__(self) -> str:
         return f"ResourceServer({self.resource!r}, issuers={list(self._setting.issuers)!r})"
@@ -196,6 +206,7 @@ class _Guard:
     _proofs: Proofs | None
     _bearer: bool
     _remember: float
+    _stores: Stores | None
     # The keys of this dict are hashes, so that even a memory dump shows no tokens.
     _tokens: OrderedDict[bytes, _Known] = attrs.field(factory=OrderedDict, init=False)
     _warned_at: float = attrs.field(default=-float("inf"), init=False)
@@ -220,7 +231,7 @@ class _Guard:
             known = found
         if known.key is None and scheme == "bearer" and self._bearer:
             return known.identified
-        return self._proved(request, scheme, known)
+        return await self._proved(request, scheme, known)
 
     def _misformed(self, request: HttpRequest, field: str, scheme: str, token: str) -> Refusal | None:
         """Return the refusal of credentials that are malformed or in the wrong place; None if they are neither."""
@@ -243,7 +254,7 @@ class _Guard:
             return self._answers.token("DPoP")
         return None
 
-    def _proved(self, request: HttpRequest, scheme: str, known: _Known) -> Identified | Refusal:
+    async def _proved(self, request: HttpRequest, scheme: str, known: _Known) -> Identified | Refusal:
         # If a token is not bound to a key, a proof adds nothing: a thief could make a key and a proof, too.
         if known.key is None:
             logger.info(
@@ -259,21 +270,41 @@ class _Guard:
         proof = request.headers.get("dpop")
         assert proof is not None
         try:
-            nonce = self._proofs.check(
+            checked = self._proofs.check(
                 proof,
                 method=request.method,
                 path=request.scope["path"],
                 token_hash=known.hash,
                 key=known.key,
             )
+            if self._stores is None:
+                self._proofs.remember(checked.digest)
+            elif (refusal := await self._remembered(checked, self._stores)) is not None:
+                return refusal
         except InvalidProof as exc:
             logger.info("a DPoP proof is refused: %s", exc)
             return self._answers.proof(str(exc))
         except NonceNeeded:
             return self._answers.nonce(self._proofs.nonce())
-        if nonce is None:
+        if checked.nonce is None:
             return known.identified
-        return Identified(known.identified.principal, (("DPoP-Nonce", nonce),))
+        return Identified(known.identified.principal, (("DPoP-Nonce", checked.nonce),))
+
+    async def _remembered(self, proof: CheckedProof, stores: Stores) -> Refusal | None:
+        """Remember a proof in the stores; return the refusal if they can't be used.
+
+        Raises:
+            InvalidProof: If the proof was used before.
+        """
+        from trio_mcp.stores.contract import StoreError  # deferred: few servers have stores
+
+        try:
+            await proof.remember_in(stores)
+        except StoreError as exc:
+            # This process's own memory, even with a nonce, would let a proof pass once in each process.
+            self._tell(Unavailable(f"a DPoP proof can't be checked: {exc}"))
+            return self._answers.forgetful()
+        return None
 
     async def _checked(self, token: str, digest: bytes) -> _Known | Refusal:
         self._tokens.pop(digest, None)

@@ -96,8 +96,10 @@ async def open_app(run: HostedRun, options: HttpOptions) -> AsyncIterator[HttpAp
     if options.settings["auth"] is None:
         yield HttpApp(run, options)
         return
-    async with options.settings["auth"].opened() as guard:
-        yield HttpApp(run, options, Gate(options.settings["auth"], guard, run.served))
+    served = run.served
+    secret = None if served.inherited is None else served.inherited.nonce
+    async with options.settings["auth"].opened(served.stores, secret) as guard:
+        yield HttpApp(run, options, Gate(options.settings["auth"], guard, served))
 
 
 class HttpApp:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -18,7 +18,9 @@ from trio_mcp.session.handlers import RequestHooks
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
-from trio_mcp.stores.event_store import EventStore
+
+if TYPE_CHECKING:  # few servers have stores
+    from trio_mcp.stores.contract import Stores
 
 __all__ = ["ExchangeSink", "Hooks", "HostedClient", "HostedRun", "HostedServer", "Runnable"]
 
@@ -54,8 +56,12 @@ class HostedServer(Protocol):
         """A description of something that needs scopes, such as ``"the tool 'write'"``; empty if nothing does."""
 
     @property
-    def stores(self) -> EventStore | None:
+    def stores(self) -> Stores | None:
         """The server's own stores, which keep the messages of sessions, too; None without any."""
+
+    @property
+    def inherited(self) -> Any:
+        """What the supervisor of this process gave it; None without one."""
 
     def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]:
         """Return the scopes that a request needs."""

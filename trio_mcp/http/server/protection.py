@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from trio_mcp.http.rules.statuses import Refusal
 from trio_mcp.http.server.asgi import HttpRequest
 from trio_mcp.principal import Principal
+
+if TYPE_CHECKING:  # few servers have stores
+    from trio_mcp.stores.contract import Stores
 
 __all__ = ["Guard", "Identified", "Protection"]
 
@@ -46,8 +49,15 @@ class Protection(Protocol):
     resource: str
     clock: Callable[[], float]
 
-    def opened(self) -> contextlib.AbstractAsyncContextManager[Guard]:
-        """Return a context manager that yields the guard; tasks that it starts end with the block."""
+    def opened(
+        self, stores: Stores | None = None, secret: bytes | None = None
+    ) -> contextlib.AbstractAsyncContextManager[Guard]:
+        """Return a context manager that yields the guard; tasks that it starts end with the block.
+
+        Args:
+            stores: The stores of the server; None without any.
+            secret: A secret of all processes of the server, at least 32 bytes; None without one.
+        """
 
     def document(self, path: str) -> bytes | None:
         """Return the metadata that is served at a path of the origin, as JSON, or None if none is.
