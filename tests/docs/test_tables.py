@@ -59,6 +59,7 @@ from trio_mcp.low_level import (
 from trio_mcp.middleware import Caching, RateLimit
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.sockets.addresses import LONGEST_PATH
+from trio_mcp.stores import UserStateOptions
 from trio_mcp.stores.event_stores import MemoryEventStore
 
 
@@ -123,7 +124,7 @@ STATED = {
     "characters of the header field with an access token": constant("MAX_TOKEN"),
     "characters of a DPoP proof": constant("MAX_PROOF"),
     "access tokens that a protected server remembers": constant("MAX_TOKENS"),
-    "DPoP proofs that a protected server remembers": constant("MAX_PROOFS"),
+    "DPoP proofs that a protected server without stores remembers": constant("MAX_PROOFS"),
     "tokens that an issuer is asked about at once": constant("MAX_INTROSPECTIONS"),
     **{f"TaskPolicy({name}=…)": getattr(TaskPolicy(), name) for name in ("after", "poll", "ttl")},
     "TaskOptions(lease=…)": TaskOptions().lease,
@@ -250,7 +251,16 @@ STATED = {
     "bytes of the body of an HTTP request": OF_HTTP["max_message_size"],
     "handlers parked for input": InputOptions().max_parked,
     "pages that a client was asked to visit and that are not completed": constant("MAX_ELICITATIONS"),
-    "callers that a RateLimit keeps track of": RateLimit(1).max_callers,
+    "callers that a RateLimit keeps track of in a process": RateLimit(1).max_callers,
+    "UserStateOptions(ttl=…)": UserStateOptions().ttl,
+    "bytes of a state of a user": UserStateOptions().max_size,
+    "times that a change of a user's state is tried": constant("MOST_TRIES"),
+    "keys in the file of a KeyRing": constant("MOST_KEYS"),
+    "bytes of the file of a KeyRing": constant("MOST_BYTES", "trio_mcp.stores"),
+    "looking at the file of a KeyRing again": constant("LOOK", "trio_mcp.stores.key_ring"),
+    "a new key in the file of a KeyRing": constant("DELAY", "trio_mcp.stores.key_ring"),
+    "a RateLimit that asks the stores of its server": constant("PATIENCE", "trio_mcp.middleware"),
+    "asking stores again that a RateLimit could not use": constant("RETRY", "trio_mcp.middleware"),
     "results that a Caching keeps": Caching(()).max_entries,
     "bytes of results that a Caching keeps": Caching(()).max_bytes,
     "abandoned calls that a proxy's upstream may still answer": constant("MAX_GIVEN_UP"),

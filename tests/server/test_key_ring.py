@@ -125,7 +125,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "a key alone": (lambda path: write(path, line(1, "a"), line(1, "b").split()[1]), "because of line 2: each line"),
     "three words": (lambda path: write(path, line(1, "a") + " x"), "line 1"),
     "a time with a sign": (lambda path: write(path, line(-1, "a")), "line 1"),
-    "a time that is none": (lambda path: write(path, "nan " + line(1, "a").split()[1]), "line 1"),
+    "a time that is malformed": (lambda path: write(path, "nan " + line(1, "a").split()[1]), "line 1"),
     "a time beyond all clocks": (lambda path: write(path, line(10**13, "a")), "line 1"),
     "a short key": (lambda path: write(path, f"1 {'A' * 42}"), "line 1: .* at least 32 bytes"),
     "no Base64": (lambda path: write(path, f"1 {'A' * 42}!"), "line 1"),

@@ -73,7 +73,7 @@ async def test_a_caller_has_one_bucket_in_a_file(tmp_path: Path) -> None:
         (("id", "ann", None), ("id", "ann", None), 3),
         (("id", b"ann", 1, 0.5, True), ("id", b"ann", 1, 0.5, True), 3),
         (1, "1", 6),
-        (frozenset({"ann"}), frozenset({"ann"}), 6),  # the order of its members is no text
+        (frozenset({"ann"}), frozenset({"ann"}), 6),  # its members have no order
         (("id", object()), ("id", object()), 6),
     ],
 )

@@ -145,7 +145,7 @@ async def test_clients_of_a_user_share_a_state_only_if_set(other: str, autojump_
 
 
 async def test_a_principal_that_the_server_determines_counts_only_if_set(autojump_clock: MockClock) -> None:
-    """Whoever can choose a header could otherwise read the states of any user."""
+    """A client that can choose a header could otherwise read the states of any user."""
 
     def identify(ctx: Context) -> Principal:
         return Principal(ctx.headers["x-user"], "https://proxy.example.com")
@@ -456,7 +456,7 @@ REFUSED: dict[str, tuple[Any, Any, type[Exception], str]] = {
         ValueError,
         "does not fit its own class: value: Input should be a valid integer",
     ),
-    "what is no JSON": (Secret, lambda each: Secret(value=object()), TypeError, "can't be turned into JSON"),
+    "what can not be JSON": (Secret, lambda each: Secret(value=object()), TypeError, "can't be turned into JSON"),
     "its own error": (Late, raises, KeyError, "of its own"),
     "too large": (
         Secret,

@@ -23,6 +23,7 @@ from trio_mcp import (
     HttpOptions,
     HttpServerParameters,
     Image,
+    InputOptions,
     McpError,
     MemoryEventStore,
     ProxyServer,
@@ -42,7 +43,7 @@ from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.jsonrpc import Notification
 from trio_mcp.low_level import BaseSession, HandlerOptions, Link, memory_link_pair
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
-from trio_mcp.stores import MemoryStores, SqliteStores
+from trio_mcp.stores import KeyRing, MemoryStores, SqliteStores, UserStateOptions
 from trio_mcp.types import (
     CompleteResult,
     CreateMessageResult,
@@ -207,6 +208,42 @@ async def ask(ctx: Context) -> str:
     either: int | str = await ctx.sample("Say it", max_tokens=10, result_type=int | str)
     assert either
     return "asked"
+
+
+# --- The state of a user ------------------------------------------------------------------------------------------
+
+
+class Cart(BaseModel):
+    items: list[str] = []
+
+
+def without_items(cart: Cart) -> Cart:
+    return Cart()
+
+
+kept = Server(
+    "kept",
+    stores="kept.db",
+    input=InputOptions(key=KeyRing.file("kept.keys")),
+    user_state=UserStateOptions(ttl=None, max_size=1000, across_clients=True),
+)
+
+
+@kept.tool
+async def shop(ctx: Context) -> str:
+    assert_type(await ctx.user_state(Cart), Cart)
+    assert_type(await ctx.update_user_state(Cart, without_items, name="cart"), Cart)
+    assert_type(await ctx.update_user_state(Cart, lambda cart: Cart(items=[*cart.items, "tea"])), Cart)
+    assert_type(await ctx.once("add", ctx.update_user_state, Cart, without_items, type=Cart), Cart)
+    await ctx.forget_user()
+    return "shopped"
+
+
+@kept.tool
+def shop_in_a_thread(ctx: Context) -> str:
+    assert_type(trio.from_thread.run(ctx.user_state, Cart), Cart)
+    assert_type(trio.from_thread.run(ctx.update_user_state, Cart, without_items), Cart)
+    return "shopped"
 
 
 # --- A client's calls ---------------------------------------------------------------------------------------------

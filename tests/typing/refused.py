@@ -56,6 +56,8 @@ async def values(client: Client, ctx: Context) -> None:
     await client.call_tool("add", [1])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await client.call_tool("add", timeout="5")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await ctx.sample("?", max_tokens=1, tols=[len])  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    await ctx.user_state(dict)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+    await ctx.update_user_state(Tool, lambda tool: None)  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType]
     await ctx.log("loud", "text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

@@ -99,7 +99,7 @@ class Context(RequestContext, Generic[StateT]):
         if self._declared.rules.input_in_results or not isinstance(session, ServedSession) or not session.lasting:
             raise LocalProtocolError(
                 f"this request (protocol {self.protocol_version}) belongs to no session, so it has no session state: "
-                "keep the data in `ctx.state`, keyed by `ctx.principal`, or return a handle that the model passes to "
+                "keep the data for the user, with `ctx.update_user_state`, or return a handle that the model passes to "
                 "the next call"
             )
         return session.session_state
@@ -544,7 +544,7 @@ class Context(RequestContext, Generic[StateT]):
 
         Args:
             model: The class of the state: a pydantic model whose fields all have defaults.
-            change: A sync function that gets the state, or ``model()`` if there is none, and returns the state to keep.
+            change: A sync function that gets the state, at first ``model()``, and returns the state to keep.
                 After a conflict with another request it is called again, with the new state, up to 8 times. It runs in
                 the event loop.
             name: The name of the state. By default it is that of the class; in a mounted server, the server's name and

@@ -129,7 +129,7 @@ class KeyRing:
             self.check(now)
         elif abs(now - self._looked_at) >= LOOK:
             self._look(now)
-        # The oldest key signs from the start: there is none that could sign before it.
+        # The oldest key signs from the start: no other could sign before it.
         starts = [made + DELAY if place else float(made) for place, (made, _) in enumerate(self._keys)]
         signing = max(sum(start <= now for start in starts) - 1, 0)
         accepted = [self._keys[signing][1]]
@@ -191,7 +191,7 @@ def _parsed(path: str, content: bytes) -> _Keys:
     """Return the keys of a file.
 
     Raises:
-        ValueError: If there is none, or a line has none; the text says which line, and nothing of what is in it.
+        ValueError: If there are no keys, or a line is malformed; the text names the line, and shows nothing of it.
     """
     if len(content) > MOST_BYTES:
         raise ValueError(f"the file of keys {path} has more than {MOST_BYTES} bytes: delete the lines of old keys")

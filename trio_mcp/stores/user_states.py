@@ -40,7 +40,7 @@ class UserStateOptions:
         across_clients: Whether a user has one state in all client programs. By default a user has another state in each
             one, because a program should not see what the user has entrusted to another one.
         trust_principal: Whether a principal from ``Server(principal=…)`` counts. By default only the principals of
-            accepted tokens do (``auth=``), because whoever can choose a principal reads the states of that user.
+            accepted tokens do (``auth=``), because a client that can choose a principal reads the states of that user.
 
     Raises:
         TypeError, ValueError: If a value is invalid.

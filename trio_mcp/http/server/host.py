@@ -61,7 +61,7 @@ class HostedServer(Protocol):
 
     @property
     def inherited(self) -> Any:
-        """What the supervisor of this process gave it; None without one."""
+        """The secrets that the supervisor of this process gave it; None without one."""
 
     def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]:
         """Return the scopes that a request needs."""
