@@ -45,7 +45,10 @@ NAMES: Final = {
 _REGISTER = "register functions with @server.tool, @server.resource and @server.prompt"
 _ASK = f"{_REGISTER}; to ask a server: async with Client(server) as client: await client."
 _APP = "write server.asgi_app()"
-_STATE = "ctx.session_state is a dict for the data of a session, in the legacy era"
+_STATE = (
+    "ctx.update_user_state keeps data for the user, and ctx.session_state is a dict for the data of a session, in the"
+    " legacy era"
+)
 
 ATTRIBUTES: Final = {
     "BaseServer": {

@@ -96,7 +96,7 @@ async def test_a_tools_arguments_as_keywords_are_pointed_to_the_dict() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("set_state", "'Context' object has no attribute 'set_state': ctx.session_state is a dict for the data"),
+        ("set_state", "'Context' object has no attribute 'set_state': ctx.update_user_state keeps data for the user"),
         ("stat", "'Context' object has no attribute 'stat'"),
     ],
 )
