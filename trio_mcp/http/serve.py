@@ -1,16 +1,19 @@
 """Serves a run of a server over HTTP."""
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 from urllib.parse import urlsplit
 
+import attrs
 import trio
 
 from trio_mcp._addresses import is_loopback
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp._settings import Default
 from trio_mcp.http.runner.serving import serve_asgi
-from trio_mcp.http.runner.settings import ServerLimits, ServerSettings, settings_at
+from trio_mcp.http.runner.settings import Bound, ServerLimits, ServerSettings, settings_at
+from trio_mcp.http.runner.sockets import open_sockets, url_of_socket
 from trio_mcp.http.server.app import HttpApp, open_app
 from trio_mcp.http.server.host import HostedRun, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
@@ -18,7 +21,7 @@ from trio_mcp.http.server.options import HttpOptions, HttpSettings
 if TYPE_CHECKING:  # only a caller that passes a Config needs hypercorn
     from hypercorn.config import Config
 
-__all__ = ["RunSettings", "ServeSettings", "check_resource", "serve_http"]
+__all__ = ["RunSettings", "ServeSettings", "check_resource", "listening", "serve_http"]
 
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
@@ -57,21 +60,71 @@ async def serve_http(  # noqa: ASYNC128 - task_status is passed on
     shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],
     settings: ServeSettings,
+    sockets: Sequence[Bound] = (),
 ) -> None:
-    """Serve a server over HTTP; see `Server.serve_http`."""
+    """Serve a server over HTTP; see `Server.serve_http`.
+
+    Args:
+        server: The server.
+        host: The address to listen on.
+        port: The port to listen on.
+        shutdown: As in `Server.serve_http`.
+        task_status: Receives the URL.
+        settings: The settings of the endpoint.
+        sockets: Sockets that `listening` has opened in the parent process; they replace the address.
+    """
+    options, runner_settings = _read(host, port, settings)
+    if sockets:
+        runner_settings = attrs.evolve(runner_settings, shared=sockets)
+    async with server.open_run() as run, open_app(run, options) as app:
+        await _serve(app, run, runner_settings, shutdown, task_status)
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int, settings: ServeSettings) -> Iterator[tuple[list[Bound], str, HttpOptions]]:
+    """Listen for the duration of a block, for child processes which serve; yield the sockets, the URL and the options.
+
+    Args:
+        host: The address to listen on.
+        port: The port to listen on.
+        settings: Those for which the child processes serve.
+
+    Raises:
+        OSError: If the address can't be bound, or a certificate can't be used.
+        TypeError, ValueError: If a setting is invalid.
+    """
+    options, runner_settings = _read(host, port, settings)
+    with open_sockets(runner_settings) as sockets:
+        usable = [(scheme, sock) for scheme, sock in sockets if scheme != "quic"]
+        for _, sock in usable:
+            # This is a property of the socket itself, so it is the same in the children. Between the moment at which
+            # one of them learns of a connection and its call of `accept`, another may have taken the connection.
+            sock.setblocking(False)
+            sock.listen(runner_settings.backlog)
+        yield usable, _endpoint_url(url_of_socket(*usable[0]), options), options
+
+
+def _read(host: str, port: int, settings: ServeSettings) -> tuple[HttpOptions, ServerSettings]:
+    settings = settings.copy()
     config = settings.pop("config", None)
     options = HttpOptions(settings.pop("options", None), **settings)  # type: ignore[misc]  # the rest: HttpSettings
     if config is None:
         runner_settings = settings_at(host, port)
         if (auth := options.settings["auth"]) is not None:
             check_resource(auth.resource, host, port, options)
-    else:
-        # hypercorn is imported here, because a server without a Config may not need it.
-        from trio_mcp.http.runner.hypercorn.settings import settings_from  # noqa: ASYNC127 - as above
+        return options, runner_settings
+    # hypercorn is imported here, because a server without a Config may not need it.
+    from trio_mcp.http.runner.hypercorn.settings import settings_from
 
-        runner_settings = settings_from(config)
-    async with server.open_run() as run, open_app(run, options) as app:
-        await _serve(app, run, runner_settings, shutdown, task_status)
+    return options, settings_from(config)
+
+
+def _endpoint_url(url: str, options: HttpOptions) -> str:
+    """Return the URL by which the server is known."""
+    url += options.endpoint
+    if options.endpoint == options.settings["websocket_path"] != options.settings["path"]:
+        url = "ws" + url.removeprefix("http")  # http becomes ws, and https becomes wss
+    return url
 
 
 def check_resource(resource: str, host: str, port: int, options: HttpOptions) -> None:
@@ -142,6 +195,7 @@ async def _serve(
                 runner=settings["runner"],
                 limits=limits,
                 shutdown=end,
+                leaving=stop.wait,
                 idle=app.idle,
                 task_status=task_status,
             )
@@ -151,8 +205,5 @@ async def _serve(
 
         nursery.start_soon(cut)
         urls: list[str] = await start(nursery, serve)
-        url = urls[0] + options.endpoint
-        if options.endpoint == settings["websocket_path"] != settings["path"]:
-            url = "ws" + url.removeprefix("http")  # http becomes ws, and https becomes wss
-        task_status.started(url)
+        task_status.started(_endpoint_url(urls[0], options))
         await trio.sleep_forever()  # the task runs until `serve` cancels the nursery

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.options import InputOptions
 from trio_mcp.server.options import ServerOptions
-from trio_mcp.server.signals import run_network, run_stdio
+from trio_mcp.server.signals import CHILD, run_network, run_stdio
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.middleware import Layers
 from trio_mcp.types._base import make
@@ -85,6 +86,9 @@ class BaseServer:
     # to True, so that it can shut down its upstreams.
     _ends_on_sigterm = False
     """Whether SIGTERM ends a server that `run` serves over stdio gracefully instead of at once."""
+
+    _sockets: Sequence[tuple[str, socket.socket]] = ()
+    """In a child process of `run`: the sockets on which it serves, with their schemes."""
 
     def __init__(self, name: str | Implementation, **settings: Unpack[ServerOptions]) -> None:
         refuse_unknown(type(self), settings, ServerOptions)
@@ -350,12 +354,7 @@ class BaseServer:
         Raises:
             ValueError: If ``path`` and ``websocket_path`` differ.
         """
-        settings["websocket_path"] = _only_path(settings, "websocket_path", "/mcp")
-        settings["path"] = settings["sse_path"] = None
-        # An `HttpOptions` object always has a runner. A default runner can't be distinguished from a chosen one, so the
-        # runner of a given object is kept.
-        if settings.get("options") is None:
-            settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
+        _only_websocket(settings)
         await self._serve_http("serve_websocket", host, port, shutdown, task_status, settings)
 
     async def _serve_http(  # noqa: ASYNC128 - passes task_status on
@@ -370,7 +369,7 @@ class BaseServer:
         from trio_mcp.http.serve import ServeSettings, serve_http  # imported late: a server on stdio never loads HTTP
 
         refuse_unknown(getattr(BaseServer, method), settings, ServeSettings, type(self))
-        await serve_http(self._core, host, port, shutdown, task_status, settings)
+        await serve_http(self._core, host, port, shutdown, task_status, settings, self._sockets)
 
     async def serve_tcp(  # noqa: ASYNC128 - passes task_status on
         self,
@@ -497,6 +496,7 @@ class BaseServer:
         transport: Literal["stdio", "http", "sse", "websocket", "tcp", "unix"] = "stdio",
         *,
         log_level: LogLevel | None = None,
+        processes: int | None = None,
         **arguments: Unpack[RunArguments],
     ) -> None:
         """Serve as the main program of a process, and block until the end. Ctrl-C exits with status 130.
@@ -505,19 +505,28 @@ class BaseServer:
         process exits. A tool that can't be cancelled gets five seconds, then the process exits with status 1.
         Over the other transports: SIGINT or SIGTERM shuts the server down gracefully; a second signal ends it at once.
 
+        With ``processes``, this process becomes a supervisor: it binds the addresses, starts the program again in so
+        many child processes, which serve, and replaces those that end. The program runs up to this call in the
+        supervisor, and then once in each child. SIGHUP replaces one child after the other without refusing a request.
+        A child serves on its own: what is to be seen by all of them belongs into ``Server(stores=…)``, and sessions of
+        the legacy era stay in their process, so they need ``stateless``.
+
         Args:
             transport: ``"stdio"``, ``"http"``, ``"sse"``, ``"websocket"``, ``"tcp"`` or ``"unix"``.
             log_level: Show log messages of this level and above on standard error: ``"debug"``, ``"info"``,
                 ``"warning"`` or ``"error"``. INFO includes a line for each HTTP exchange, and the messages of the
                 ready-made middleware. Where logging is configured already, only the level of this library's logger is
                 set. None changes nothing.
+            processes: How many processes serve, from 1 to 256, over ``"http"`` or ``"websocket"``; None serves in this
+                one. It needs a program in a file, and does not work on Windows.
             arguments: Those of `Server.serve_http`, `Server.serve_tcp` and so on, without ``shutdown``. For stdio there
                 are none.
 
         Raises:
             TypeError: If an argument is unknown.
             ValueError: If the transport is unknown, or an argument is invalid.
-            RuntimeError: If this is called on an event loop.
+            RuntimeError: If this is called on an event loop; or with ``processes`` where the program can't be started
+                again: in an interactive session, with ``-c``, from standard input, under pytest, or on Windows.
             OSError: If the server can't listen on the address or path, or can't use a certificate.
         """
         if log_level is not None:
@@ -530,10 +539,14 @@ class BaseServer:
         if log_level is not None:
             show_log(log_level)
         try:
+            if processes is not None:
+                from trio_mcp.server.processes.command import check_processes  # imported late: few servers have several
+
+                check_processes(transport, processes)
             if transport == "stdio":
                 self._run_stdio(**arguments)
             else:
-                self._run_network(transport, **arguments)
+                self._run_network(transport, processes, **arguments)
         except Exception as exc:
             # The caller's arguments, the machine or the program's own functions caused these exceptions, and dozens of
             # inner frames would hide the cause. Any other exception is a bug in this library, and keeps its frames.
@@ -551,12 +564,35 @@ class BaseServer:
             raise TypeError(f"{type(self).__name__}.run('stdio') takes no {name!r}: write run('http', {name}=…)")
         run_stdio(functools.partial(self._serve_stdio, EXIT_GRACE, lambda: None), ends_on_sigterm=self._ends_on_sigterm)
 
-    def _run_network(self, transport: str, /, **arguments: Any) -> None:
+    def _run_network(self, transport: str, processes: int | None, /, **arguments: Any) -> None:
         if transport not in ("tcp", "unix"):
             from trio_mcp.http.serve import RunSettings
 
             refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
-        run_network(self.info.name, getattr(self, f"serve_{transport}"), arguments)
+        serve = getattr(self, f"serve_{transport}")
+        if processes is None and CHILD not in os.environ:
+            run_network(self.info.name, serve, arguments)
+            return
+        from trio_mcp.server.processes.child import inherited, run_child
+
+        if (mine := inherited()) is not None:
+            self._sockets = mine.sockets
+            run_child(mine, serve, arguments)
+        elif processes is None:  # the mark was that of another process, which has started this one
+            run_network(self.info.name, serve, arguments)
+        else:
+            self._supervise(transport, processes, **arguments)
+
+    def _supervise(
+        self, transport: str, processes: int, host: str = "127.0.0.1", port: int = 8000, **settings: Any
+    ) -> None:
+        from trio_mcp.server.processes.supervisor import supervise
+
+        if transport == "websocket":
+            _only_websocket(settings)
+        # A WebSocket is a session of its own, which stays on its connection.
+        sessions = transport == "http" and bool(self._core.identity.legacy)
+        supervise(self.info.name, processes, host, port, settings, stores=self._core.stores, sessions=sessions)
 
 
 def core_of(server: BaseServer) -> Core:
@@ -605,6 +641,20 @@ def _stores(given: object) -> Stores | None:
     if not isinstance(given, Stores):
         raise TypeError(f"stores must be a trio_mcp.stores.Stores or the path of a file, got {given!r}")
     return given
+
+
+def _only_websocket(settings: ServeSettings) -> None:
+    """Replace the settings of a server that serves WebSockets only by those of an endpoint that does.
+
+    Raises:
+        ValueError: If ``path`` and ``websocket_path`` differ.
+    """
+    settings["websocket_path"] = _only_path(settings, "websocket_path", "/mcp")
+    settings["path"] = settings["sse_path"] = None
+    # An `HttpOptions` object always has a runner. A default runner can't be distinguished from a chosen one, so the
+    # runner of a given object is kept.
+    if settings.get("options") is None:
+        settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
 
 
 def _only_path(settings: ServeSettings, name: Literal["sse_path", "websocket_path"], default: str) -> str:

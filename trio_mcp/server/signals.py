@@ -6,16 +6,19 @@ import contextlib
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import trio
 
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.errors import TransportError
 
-__all__ = ["run_network", "run_stdio"]
+__all__ = ["CHILD", "INTERRUPTED", "run_network", "run_stdio"]
 
 Serve: TypeAlias = Callable[..., Awaitable[None]]
+
+CHILD: Final = "TRIO_MCP_CHILD"
+"""The environment variable that makes a process a child of the one that supervises it. It holds no secret."""
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, by the shells' convention: 128 plus the number of SIGINT."""

@@ -17,6 +17,12 @@ from trio_mcp.http.runner.wire import Connections, RunnableConnection
 
 __all__ = ["MAKERS", "Runner", "serve_asgi"]
 
+FAREWELL = 1.0
+"""How many seconds an open connection may wait for one more request after its process has stopped accepting others.
+
+An arbitrary choice: a client that calls again and again makes its next request within it.
+"""
+
 
 class Runner(Protocol):
     """A runner: it serves HTTP on the connections of one server.
@@ -69,6 +75,7 @@ async def serve_asgi(
     runner: str = "hypercorn",
     limits: ServerLimits | None = None,
     shutdown: Callable[[], Awaitable[object]] = trio.sleep_forever,
+    leaving: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
     idle: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -84,8 +91,12 @@ async def serve_asgi(
         runner: A name in `trio_mcp.http.server.options.RUNNERS`.
         limits: Limits on connections.
         shutdown: Returns when no new work should be accepted. It should also end streams that otherwise never end.
+        leaving: Returns when other processes should accept the new connections, which is before ``shutdown``. It is
+            awaited only if the sockets of the settings are shared; ``shutdown`` is then awaited `FAREWELL` seconds
+            later, or when the last connection has ended, whichever comes first.
         idle: Returns when no new connections are needed any more. Until then they are accepted even after ``shutdown``,
-            for messages that belong to work under way.
+            for messages that belong to work under way. It is not awaited if the sockets are shared: other processes
+            are as likely to accept those connections.
         task_status: Receives the URLs.
 
     Raises:
@@ -109,13 +120,24 @@ async def serve_asgi(
                         partial(trio.serve_listeners, connections.serve, listeners, handler_nursery=serving)
                     )
                     task_status.started(urls)
-                    await shutdown()
-                    # `idle` and the connections share one deadline: the time spent in `idle` is part of the
-                    # connections' grace period.
-                    deadline = trio.current_time() + limits.grace
-                    with trio.CancelScope(deadline=deadline):
-                        await idle()
+                    if settings.shared:
+                        await leaving()
+                    else:
+                        await shutdown()
+                        # `idle` and the connections share one deadline: the time spent in `idle` is part of the
+                        # connections' grace period.
+                        deadline = trio.current_time() + limits.grace
+                        with trio.CancelScope(deadline=deadline):
+                            await idle()
                     accepting.cancel_scope.cancel("the server is ending")
+                if settings.shared:
+                    # A client learns from a response that its connection ends, and makes a new one, to another process.
+                    # So none of its requests is refused here, or lost as the connection is closed.
+                    await http.end()
+                    with trio.move_on_after(FAREWELL):
+                        await connections.all_ended()
+                    await shutdown()
+                    deadline = trio.current_time() + limits.grace
                 # From now on, each connection ends with its current request.
                 await http.end()
                 # Idle connections end at once. This comes after `end`: otherwise, a connection that becomes idle in

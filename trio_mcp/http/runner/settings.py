@@ -51,6 +51,8 @@ class ServerSettings:
         root_path: The ``root_path`` of ASGI.
         server_names: The hosts that are served; empty for all.
         config: The hypercorn configuration from which the settings were made, if any.
+        shared: Sockets that another process has bound and keeps, and on which its other child processes accept
+            connections, too; they replace ``bind``.
     """
 
     bind: Callable[[list[int]], list[Bound]]
@@ -65,6 +67,7 @@ class ServerSettings:
     root_path: str = ""
     server_names: Sequence[str] = ()
     config: Any = None
+    shared: Sequence[Bound] = ()
 
 
 def settings_at(host: str, port: int) -> ServerSettings:

@@ -18,23 +18,27 @@ from trio_mcp.http.runner.settings import Bound, ServerSettings
 from trio_mcp.sockets.addresses import url_of
 from trio_mcp.sockets.listening import inherited_descriptors
 
-__all__ = ["listeners_of", "open_sockets"]
+__all__ = ["listeners_of", "open_sockets", "url_of_socket"]
 
 
 @contextlib.contextmanager
 def open_sockets(settings: ServerSettings) -> Iterator[list[Bound]]:
     """Bind the sockets for the duration of a block; at its end, close them and remove the files of Unix sockets.
 
-    Sockets that a service manager hands over replace the addresses of the settings.
+    Sockets that a service manager hands over replace the addresses of the settings, and so do the shared ones of the
+    settings, whose files are not removed.
     """
-    inherited = inherited_descriptors()
+    inherited = [] if settings.shared else inherited_descriptors()
     if inherited:
         logger.info(
             "listening on sockets passed by the service manager: %s", ", ".join(f"fd://{each}" for each in inherited)
         )
-    sockets = settings.bind(inherited)
-    # The files of inherited sockets belong to the service manager, which may hand them over again.
-    paths = [] if inherited else [sock.getsockname() for _, sock in sockets if sock.family == AF_UNIX]
+    sockets = list(settings.shared) or settings.bind(inherited)
+    # The files of these sockets belong to the service manager, which may hand them over again, or to the process that
+    # has bound the shared ones.
+    paths = (
+        [] if inherited or settings.shared else [sock.getsockname() for _, sock in sockets if sock.family == AF_UNIX]
+    )
     try:
         yield sockets
     finally:
@@ -66,11 +70,12 @@ def listeners_of(settings: ServerSettings, sockets: list[Bound], protocols: list
             # itself marks the end of a body.
             listener = trio.SSLListener(listener, tls, https_compatible=True)
         listeners.append(listener)
-        urls.append(_url(scheme, sock))
+        urls.append(url_of_socket(scheme, sock))
     return listeners, urls
 
 
-def _url(scheme: str, sock: stdlib_socket.socket) -> str:
+def url_of_socket(scheme: str, sock: stdlib_socket.socket) -> str:
+    """Return the URL at which a socket can be reached; that of a Unix socket has its path, percent-encoded."""
     # The socket's own name has the port that the system has chosen for port 0, unlike the configured name.
     name = sock.getsockname()
     if sock.family == AF_UNIX:

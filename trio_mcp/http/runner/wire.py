@@ -220,6 +220,7 @@ class Connections:
         self._connect = connect
         self._limit = limit
         self._open: set[RunnableConnection] = set()
+        self._none_left: trio.Event | None = None
         self._interruptions: list[BaseException] = []
 
     async def serve(self, stream: Any) -> None:
@@ -238,6 +239,15 @@ class Connections:
             raise
         finally:
             self._open.discard(connection)
+            if self._none_left is not None and not self._open:
+                self._none_left.set()
+
+    async def all_ended(self) -> None:
+        """Wait until there is no connection; only one task may wait, when no more are accepted."""
+        self._none_left = trio.Event()
+        if not self._open:
+            self._none_left.set()
+        await self._none_left.wait()
 
     def shut_if_idle(self) -> None:
         """End each connection unless it has a request under way."""

@@ -315,6 +315,7 @@ class AcceptedConnection:
         "_idle",
         "_left",
         "_scope",
+        "_shut",
         "incoming",
         "requests",
         "shared",
@@ -329,6 +330,7 @@ class AcceptedConnection:
         self._exchange: AsgiExchange | None = None
         self._idle = True  # whether no request is under way
         self._left = False  # whether the client has left
+        self._shut = False  # whether no further request is served
         self._crowded = 0  # the number of the request after which too much was waiting at the last check, or 0
         self.requests = 0
         self._scope: dict[str, Any] = {}
@@ -373,6 +375,7 @@ class AcceptedConnection:
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way."""
         if self._idle:
+            self._shut = True
             self.wire.stop_waiting("the server is ending")
 
     def left(self) -> None:
@@ -396,7 +399,9 @@ class AcceptedConnection:
 
     async def _next_head(self) -> tuple[RequestHead, Fields] | None:
         """Return the head of the next request; None if the connection ends instead."""
-        if self.shared.ending:
+        # A connection that has just been accepted still gets its first request served: its client could not know that
+        # the server is ending.
+        if self._shut or (self.shared.ending and self.requests):
             return None
         self._idle = True
         begun = not self.requests  # the time for the first head counts from the beginning of the connection
@@ -407,7 +412,7 @@ class AcceptedConnection:
             while (found := self.incoming.head()) is None:
                 # The time for a head counts from its first byte: a head that trickles in must not last as long as an
                 # idle connection may. A server that is ending has set a deadline in the past, which must stay.
-                if waited and not begun and not self.shared.ending:
+                if waited and not begun and not self._shut:
                     begun = True
                     self.wire.expire_at(trio.current_time() + self.shared.head_timeout)
                 data = await self.wire.receive()

@@ -86,6 +86,7 @@ class HttpConnection:
         self._silent = False  # whether nothing has arrived since the deadline was set
         self._left = trio.Event()  # set when nothing more will arrive
         self._taken = False  # whether the application has taken the connection over
+        self._shut = False  # whether no further request is served
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
@@ -98,9 +99,9 @@ class HttpConnection:
         async with trio.open_nursery() as nursery:
             self.protocol = self._choose_protocol(nursery)
             await self.protocol.initiate()
-            await self.protocol_send(Updated(idle=True))
             # The time limit for the first head runs from here (after any TLS handshake), not from the client's first
-            # byte.
+            # byte. Even if the server is ending, a connection that has just been accepted gets its first request
+            # served: its client could not know.
             self._expect(self._limits.head_timeout)
             # An HTTP/2 client must send the preface within the time of a head; then the connection may be idle.
             self._silent = isinstance(self.protocol, Http2)
@@ -153,11 +154,12 @@ class HttpConnection:
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way."""
         if self._idle:
+            self._shut = True
             self.wire.stop_waiting("the server is ending")
 
     def _expect(self, seconds: float) -> None:
         """Give the client a number of seconds to send something, unless the server is ending."""
-        if not self._context.terminated.is_set():
+        if not self._shut:
             self.wire.expire_at(trio.current_time() + seconds)
 
     async def protocol_send(self, event: Event) -> None:

@@ -175,9 +175,10 @@ class Http1(H11Protocol):
             # Tell the client how long the connection is kept, so that it closes first and never sends a request on a
             # connection that is being closed. h11 is DONE if the request was read to its end, and the client has not
             # asked for the connection to be closed.
-            done = connection.their_state is h11.DONE and not self.context.terminated.is_set()
-            if done and self.keep_alive_requests < self.config.keep_alive_max_requests:
+            if connection.their_state is h11.DONE and self.keep_alive_requests < self.config.keep_alive_max_requests:
                 said = b"keep-alive: timeout=%d\r\n\r\n" % self.config.keep_alive_timeout
+                if self.context.terminated.is_set():  # the connection ends with this request
+                    said = b"connection: close\r\n\r\n"
                 parts = [b"".join(parts).removesuffix(b"\r\n"), said]
             self._held = parts
             return
