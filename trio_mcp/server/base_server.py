@@ -588,11 +588,12 @@ class BaseServer:
     ) -> None:
         from trio_mcp.server.processes.supervisor import supervise
 
+        given: Any = settings
         if transport == "websocket":
-            _only_websocket(settings)
+            _only_websocket(given)
         # A WebSocket is a session of its own, which stays on its connection.
         sessions = transport == "http" and bool(self._core.identity.legacy)
-        supervise(self.info.name, processes, host, port, settings, stores=self._core.stores, sessions=sessions)
+        supervise(self.info.name, processes, host, port, given, stores=self._core.stores, sessions=sessions)
 
 
 def core_of(server: BaseServer) -> Core:

@@ -19,7 +19,7 @@ TRANSPORTS: Final = ("http", "websocket")
 
 INSTEAD: Final[Mapping[str, str]] = {
     "stdio": "a client on stdio has one process; write run('http', processes=…)",
-    "sse": "the messages of a client of HTTP+SSE would reach processes that do not have its stream; leave out processes=",
+    "sse": "messages of an HTTP+SSE client would reach processes without its stream; leave out processes=",
     "tcp": "write run('http', processes=…) or run('websocket', processes=…)",
     "unix": "write run('http', config=…, processes=…) with config.bind = ['unix:/path']",
 }
