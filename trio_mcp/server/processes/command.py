@@ -65,6 +65,6 @@ def _why_not() -> str | None:
     # pytest sets the variable, and what its tests start inherits that, but does not import pytest.
     if "_pytest" in sys.modules and {"PYTEST_VERSION", "PYTEST_CURRENT_TEST"} & os.environ.keys():
         return "pytest runs it"
-    if getattr(main, "__file__", None) is None:
+    if getattr(main, "__file__", None) in (None, "<stdin>"):
         return "it was given with -c" if "-c" in sys.orig_argv else "it comes from standard input"
     return None

@@ -20,7 +20,7 @@ from trio_mcp.server.processes.slots import Slot
 from trio_mcp.server.signals import INTERRUPTED
 from trio_mcp.stores.contract import Stores
 
-__all__ = ["Supervisor", "supervise"]
+__all__ = ["Supervisor", "reap", "supervise"]
 
 # All of these numbers are arbitrary choices, except where they say something else.
 TICK = 1.0
@@ -234,7 +234,7 @@ class Supervisor:
             # The orphans of a container have the first process for a parent, and nobody else takes their exit status.
             # As long as a process is being started, its id is unknown, and it can't be told from an orphan.
             if os.getpid() == 1 and not self._launching:
-                _reap({child.process.pid for child in self._living})
+                reap({child.process.pid for child in self._living})
 
     def _fault(self, child: Child, now: float) -> str | None:
         """Return why a child has to be killed; None if it need not be."""
@@ -257,7 +257,7 @@ def _has_terminal() -> bool:
     return True
 
 
-def _reap(known: set[int]) -> None:
+def reap(known: set[int]) -> None:
     """Take the exit status of each process that has ended and is not known: an orphan, which this process got.
 
     Args:
