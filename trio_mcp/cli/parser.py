@@ -141,6 +141,7 @@ TIME = _typed("a time, such as 90s or 5m", _duration)
 WHOLE = _typed("a whole number", int)
 FROM_ONE = _typed("a whole number of at least 1", _from_one)
 PORT = _typed("a port from 1 to 65535", partial(_from_one, most=65535))
+PROCESSES = _typed("a number of processes from 1 to 256", partial(_from_one, most=256))
 
 
 def _ladder(text: str) -> tuple[int, ...]:
@@ -247,6 +248,7 @@ HTTP = (
     Argument("--allowed-host", action="append", metavar="NAME", help="a name by which the server may be reached"),
     Argument("--allowed-origin", action="append", metavar="ORIGIN", help="the origin of a web page; * for any"),
     Argument("--cors", action="store_const", const=True, help="let browsers pass responses to those pages"),
+    Argument("--processes", type=PROCESSES, metavar="N", help="serve with N processes, which are replaced if they end"),
     Argument("--event-store", metavar="FILE", help="store what is sent, for clients whose connection breaks"),
     Argument("--auth-issuer", action="append", metavar="URL", help="admit only tokens of this authorization server"),
     Argument("--auth-resource", metavar="URL", help="the URL of this server, which tokens must be for"),
@@ -354,6 +356,7 @@ COMMANDS = {
         examples=(
             "trio-mcp run server.py",
             "trio-mcp run server.py --transport http --port 8000 --reload",
+            "trio-mcp run server.py --transport http --processes 4 --stateless",
             "trio-mcp run package.module:server -- --root /data",
         ),
         serves=True,

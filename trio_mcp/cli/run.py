@@ -31,9 +31,9 @@ GUARDED = ("allowed_host", "allowed_origin", "cors")
 PROTECTED = ("auth_issuer", "auth_resource", "auth_scope")
 OPTIONS = {
     "stdio": (),
-    "http": (*LISTENING, *GUARDED, *PROTECTED, "sse_path", "stateless", "json_only", "event_store"),
+    "http": (*LISTENING, *GUARDED, *PROTECTED, "sse_path", "stateless", "json_only", "event_store", "processes"),
     "sse": (*LISTENING, *GUARDED, *PROTECTED),
-    "websocket": ("host", "port", "path", "allowed_host", "allowed_origin", *PROTECTED),
+    "websocket": ("host", "port", "path", "allowed_host", "allowed_origin", *PROTECTED, "processes"),
     "tcp": ("host", "port", "allow_remote", "certificate", "key"),
     "unix": ("path", "permissions"),
 }
@@ -51,6 +51,8 @@ LISTS = {
 def run(options: argparse.Namespace) -> int:
     """Serve the server from a file or module."""
     if options.reload:
+        if options.processes is not None:
+            raise Exit("--processes does not apply with --reload: send SIGHUP to restart one process after the other")
         return _reload(options)
     return _serve(options, lambda: load_server(options.server, options.file_arguments))
 
@@ -127,13 +129,17 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
             " press Ctrl-C to stop. To try a server, use `trio-mcp inspect` and `trio-mcp call`.",
             file=sys.stderr,
         )
+    processes = given.pop("processes", None)
+    if processes is not None:
+        _check_processes(transport, processes)
     address = _address(given)
     _check_scopes(server, transport, given)
     with _event_store(given):
         try:
             # For a bridge `log_level` is always None: its `--log-level` would mean the other server's level, and is
             # refused.
-            server.run(transport, log_level=options.log_level, **address, **_settings(transport, address, given))
+            settings = _settings(transport, address, given)
+            server.run(transport, log_level=options.log_level, processes=processes, **address, **settings)
         # Python raises OverflowError for a port number of more than 16 bits.
         except (OSError, OverflowError) as exc:
             raise Exit(f"can't serve: {getattr(exc, 'strerror', None) or exc}", FAILED) from None
@@ -184,6 +190,17 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
         yield
     finally:
         trio.run(store.aclose)
+
+
+def _check_processes(transport: str, processes: int) -> None:
+    from trio_mcp.server.processes.command import again, check_processes
+
+    # The check is made here as well as by `run`, so that a program that can't be started again is a usage error.
+    try:
+        check_processes(transport, processes)
+        again()
+    except (RuntimeError, ValueError) as exc:
+        raise Exit(str(exc)) from None
 
 
 def _check_scopes(server: BaseServer, transport: str, given: dict[str, Any]) -> None:
