@@ -18,7 +18,7 @@ from trio_mcp.server.processes.children import Child, Launcher
 from trio_mcp.server.processes.command import again
 from trio_mcp.server.processes.slots import Slot
 from trio_mcp.server.signals import INTERRUPTED
-from trio_mcp.stores.contract import Stores
+from trio_mcp.stores.contract import LEASE, Stores
 
 __all__ = ["Supervisor", "reap", "supervise"]
 
@@ -33,10 +33,11 @@ START = 60.0
 """How many seconds a child may take to be ready, before it is killed."""
 
 SILENCE = 60.0
-"""How many seconds a child may be silent, before it is killed."""
+"""How many seconds a child may be silent, before it is killed.
 
-LEASE = 15.0
-"""The same while others report that they can't write to the stores: it may have been stopped inside a transaction."""
+It is only `LEASE`, that of what it holds in the stores, while others report that they can't write to them: the child may
+have been stopped inside a transaction.
+"""
 
 FUTILE = 5
 """How many children may end, before any has served, until the supervisor gives up."""
