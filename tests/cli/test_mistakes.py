@@ -265,6 +265,17 @@ SINGLE = {
         "tool 'w' needs scopes, which are only enforced with --auth",
     ),
     "a reload of nothing": (["run", "shp.py", "--reload"], "there is no file 'shp.py'; did you mean 'shop.py'?"),
+    "a reload of several": (
+        ["run", "shop.py", "--transport", "http", "--reload", "--processes", "2"],
+        "--processes does not apply with --reload: send SIGHUP",
+    ),
+    "processes on stdio": (["run", "shop.py", "--processes", "2"], "--processes does not apply to --transport stdio"),
+    "no processes": ([*HTTP, "--processes", "0"], "--processes: must be a number of processes from 1 to 256; got '0'"),
+    "too many processes": ([*HTTP, "--processes", "10000"], "from 1 to 256; got '10000'"),
+    "processes of a test": (
+        [*HTTP, "--processes", "2"],
+        "starts the program again in each process, but pytest runs it",
+    ),
     "a reload on any port": ([*HTTP, "--reload", "--port", "0"], "--reload needs a fixed --port"),
     "no store there": ([*HTTP, "--event-store", "none/x"], "can't use none/x as an event store: [Errno 2]"),
     "a file that is not a store": ([*HTTP, "--event-store", "shop.py"], "as an event store: file is not a database"),

@@ -45,6 +45,7 @@ from trio_mcp.http.client import heads as http_heads, streamable as http_link
 from trio_mcp.http.client.sending import http1_format
 from trio_mcp.http.framing import MAX_FRAMING
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig
+from trio_mcp.http.runner.serving import FAREWELL
 from trio_mcp.http.server.legacy import streams as router
 from trio_mcp.low_level import (
     sse_client,
@@ -57,6 +58,10 @@ from trio_mcp.low_level import (
     websocket_client,
 )
 from trio_mcp.middleware import Caching, RateLimit
+from trio_mcp.server.processes import supervisor
+from trio_mcp.server.processes.child import EXTRA
+from trio_mcp.server.processes.command import MAX_PROCESSES
+from trio_mcp.server.processes.slots import PAUSES
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.sockets.addresses import LONGEST_PATH
 from trio_mcp.stores import UserStateOptions
@@ -218,6 +223,13 @@ STATED = {
     "HttpOptions(body_timeout=…)": OF_HTTP["body_timeout"],
     "HttpOptions(write_timeout=…)": OF_HTTP["write_timeout"],
     "HttpOptions(grace=…)": OF_HTTP["grace"],
+    "one of [several processes](../how-to/processes.md) that ends, while others accept connections": FAREWELL,
+    "one of several processes, after its grace": EXTRA,
+    "one of several processes that has been started": supervisor.START,
+    "one of several processes that serves": supervisor.SILENCE,
+    "the same while others can't write to the stores": supervisor.LEASE,
+    "the next process, after the first of several in a row that have ended young": PAUSES[0],
+    "processes of a supervisor": MAX_PROCESSES,
     "messages on one stream of an HTTP session, before its handler waits": router.ROOM,
     "messages on one stream of an HTTP session, in total": router.MAX_WAITING,
     "bytes on one stream of an HTTP session": router.MAX_WAITING_BYTES,

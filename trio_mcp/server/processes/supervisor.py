@@ -35,7 +35,7 @@ START = 60.0
 SILENCE = 60.0
 """How many seconds a child may be silent, before it is killed.
 
-It is only `LEASE`, that of what it holds in the stores, while others report that they can't write to them: the child may
+It is only `LEASE`, that of what it holds in the stores, while others report that they can't write to them: it may
 have been stopped inside a transaction.
 """
 
