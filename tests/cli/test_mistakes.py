@@ -274,7 +274,7 @@ SINGLE = {
     "too many processes": ([*HTTP, "--processes", "10000"], "from 1 to 256; got '10000'"),
     "processes of a test": (
         [*HTTP, "--processes", "2"],
-        "starts the program again in each process, but pytest runs it",
+        "the program again in each process, but pytest runs it",
     ),
     "a reload on any port": ([*HTTP, "--reload", "--port", "0"], "--reload needs a fixed --port"),
     "no store there": ([*HTTP, "--event-store", "none/x"], "can't use none/x as an event store: [Errno 2]"),

@@ -91,19 +91,25 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    *, constants: dict[str, Any] | None = None, start: Sequence[str] = (), stdin: Any = None, **words: Any
+    *,
+    constants: dict[str, Any] | None = None,
+    start: Sequence[str] = (),
+    command: Sequence[str] = (),
+    stdin: Any = None,
+    **words: Any,
 ) -> AsyncIterator[Running]:
     """Run the program until the end of the block, which then kills it.
 
     Args:
         constants: Time limits of the library to change.
         start: What starts the program; Python itself if it is empty.
+        command: Another program, with its arguments.
         stdin: Its standard input.
         words: The arguments of `Server.run`.
     """
     settings = {"port": 0, "stateless": True, "constants": {**FAST, **(constants or {})}, **words}
     process = await trio.lowlevel.open_process(
-        [*(start or [sys.executable]), str(PROGRAM), json.dumps(settings)],
+        [*command] or [*(start or [sys.executable]), str(PROGRAM), json.dumps(settings)],
         stdin=stdin,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

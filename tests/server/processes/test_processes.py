@@ -21,6 +21,23 @@ from tests.waiting import eventually
 from trio_mcp import TransportError
 from trio_mcp.server.processes.supervisor import reap
 
+SHOP = """
+import os, sys
+from trio_mcp import Server
+
+server = Server("shop")
+
+
+@server.tool
+async def pid() -> int:
+    return os.getpid()
+
+
+@server.tool
+async def words() -> list[str]:
+    return sys.argv[1:]
+"""
+
 
 async def test_all_processes_serve_one_that_is_killed_is_replaced_and_sigterm_lets_calls_end(tmp_path: Path) -> None:
     async with running(processes=3) as desk:
@@ -142,6 +159,33 @@ async def test_a_silent_child_is_killed_sooner_if_a_handler_reports_busy_stores(
         os.kill(stopped, signal.SIGSTOP)
         await desk.call("busy")  # only a process that runs accepts a connection
         await desk.until_said(rf"\(pid {stopped}\) was silent for 2 s while others could not write to the stores")
+
+
+@pytest.mark.again
+@pytest.mark.parametrize(
+    "start", [[sys.executable, "-m", "trio_mcp"], [str(Path(sys.executable).with_name("trio-mcp"))]]
+)
+async def test_the_command_line_starts_itself_again_in_each_process(start: list[str], tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    words = ["--transport", "http", "--port", "0", "--stateless", "--processes", "2"]
+    async with running(command=[*start, "run", str(tmp_path / "shop.py"), *words, "--", "b"]) as shop:
+        assert shop.text.startswith("shop serves http://127.0.0.1:")
+        assert await shop.call("words") == ["b"]
+        await shop.served_by(*shop.pids())
+        shop.send(signal.SIGINT)
+        assert await shop.ended() == 130
+
+
+@pytest.mark.again
+async def test_websockets_are_spread_over_the_processes_and_told_of_a_restart() -> None:
+    async with running(transport="websocket", processes=2) as desk:
+        assert desk.url.startswith("ws://127.0.0.1:")
+        before = desk.pids()
+        await desk.served_by(*before)
+        desk.send(signal.SIGHUP)
+        await desk.until_said("all processes have been replaced")
+        assert not before & desk.pids()
+        await desk.served_by(*desk.pids())
 
 
 @pytest.mark.again

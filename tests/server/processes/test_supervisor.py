@@ -82,6 +82,7 @@ async def crew_of(
     made.become(fault)
     command = [sys.executable, "-I", "-S", str(TINY), str(folder / "ledger"), str(folder / "fault")]
     ended = trio.Event()
+    before = len(os.listdir("/proc/self/fd"))
 
     async def run() -> None:
         made.status = await Supervisor("desk", "http://there/mcp", Launcher(command, [], grace), count).run()
@@ -96,6 +97,7 @@ async def crew_of(
                 os.kill(os.getpid(), signal.SIGTERM)
             await ended.wait()
     assert [pid for pid in made.pids() if psutil.pid_exists(pid)] == []
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_it_says_what_it_serves_once_all_are_ready_and_ends_with_status_0_on_sigterm(

@@ -62,6 +62,8 @@ class Inherited:
 _inherited: list[Inherited | None] = []
 """What `inherited` returns, from its first call on."""
 
+_reading = threading.Lock()  # the first call may come from any thread
+
 
 def inherited() -> Inherited | None:
     """Return what this process has inherited if it is a child of a supervisor, and None otherwise.
@@ -69,8 +71,9 @@ def inherited() -> Inherited | None:
     The first call reads the mark in the environment and removes it, so that a process which a handler starts is no
     child.
     """
-    if not _inherited:
-        _inherited.append(_read_mark(os.environ.pop(CHILD, None)))
+    with _reading:
+        if not _inherited:
+            _inherited.append(_read_mark(os.environ.pop(CHILD, None)))
     return _inherited[0]
 
 
@@ -79,8 +82,12 @@ def _read_mark(mark: str | None) -> Inherited | None:
         return None
     import json  # imported late: only a child needs it
 
-    said = json.loads(mark)
-    if os.getppid() != said["supervisor"]:
+    try:
+        said = json.loads(mark)
+        is_ours = os.getppid() == said["supervisor"]
+    except (ValueError, TypeError, KeyError):
+        return None  # somebody else has set the variable
+    if not is_ours:
         # A process that a child's program has started by itself does not have the pipe, or the pipe is still open at
         # its other end. Otherwise this is a child whose supervisor is gone, and must not take its place.
         if _has_ended(said["control"]):
