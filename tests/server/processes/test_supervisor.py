@@ -207,7 +207,7 @@ async def test_a_silent_child_is_killed_sooner_if_others_cannot_write_to_the_sto
 
 
 def test_time_in_which_the_supervisor_did_not_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its children have not been silent for that long: nobody has listened."""
+    """Its children have not been silent for that long: it has not listened."""
     times = iter([100.0, 101.0, 4701.0, 4702.0])
     monkeypatch.setattr(children, "time", SimpleNamespace(monotonic=lambda: next(times)))
     clock = RunningClock(last=next(times))

@@ -37,7 +37,7 @@ MAX_LINE: Final = 4096
 
 @attrs.frozen
 class Inherited:
-    """What a child process has from its supervisor.
+    """The secrets, sockets and pipes that a child process has from its supervisor.
 
     Attributes:
         key: 32 secret bytes, the same in all children of the supervisor: a key for what one of them seals and another
@@ -60,7 +60,7 @@ class Inherited:
 
 
 _inherited: list[Inherited | None] = []
-"""What `inherited` returns, from its first call on."""
+"""The result of `inherited`, from its first call on."""
 
 _reading = threading.Lock()  # the first call may come from any thread
 
@@ -86,7 +86,7 @@ def _read_mark(mark: str | None) -> Inherited | None:
         said = json.loads(mark)
         is_ours = os.getppid() == said["supervisor"]
     except (ValueError, TypeError, KeyError):
-        return None  # somebody else has set the variable
+        return None  # the variable was not set by a supervisor
     if not is_ours:
         # A process that a child's program has started by itself does not have the pipe, or the pipe is still open at
         # its other end. Otherwise this is a child whose supervisor is gone, and must not take its place.
@@ -201,6 +201,6 @@ def _watch_supervisor(mine: Inherited, token: trio.lowlevel.TrioToken, shutdown:
         pass  # the supervisor writes nothing more
     with contextlib.suppress(trio.RunFinishedError):
         token.run_sync_soon(shutdown.set)
-    # Nobody else would end a process whose event loop is blocked. `wait` accepts an infinite time only within limits.
+    # Without a supervisor, a process whose event loop is blocked has to end itself. `sleep` takes no infinite time.
     time.sleep(min(mine.grace, threading.TIMEOUT_MAX / 2) + EXTRA)
     os._exit(1)

@@ -116,7 +116,7 @@ class Child:
 
     @property
     def what_happened(self) -> str:
-        """What has ended the process."""
+        """The cause of the end of the process, as a part of a sentence."""
         if self.killed is not None:
             return f"{self.killed} and was killed"
         status = self.process.returncode or 0

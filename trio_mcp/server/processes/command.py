@@ -1,4 +1,4 @@
-"""The command that starts the program again, and the cases in which there is none."""
+"""The command that starts the program again, and the programs that can't be started again."""
 
 from __future__ import annotations
 

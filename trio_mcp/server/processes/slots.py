@@ -22,7 +22,7 @@ Arbitrary choices: the machine stays usable, and a cause that has gone is notice
 
 
 class House(Protocol):
-    """What a slot needs of its supervisor."""
+    """The supervisor, as a slot needs it."""
 
     async def launch(self, number: int) -> Child:
         """Start a child process, and look after it until it has ended."""

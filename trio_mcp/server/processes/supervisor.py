@@ -232,8 +232,8 @@ class Supervisor:
             for child in tuple(self._living):
                 if (why := self._fault(child, clock.now)) is not None:
                     child.kill(why)
-            # The orphans of a container have the first process for a parent, and nobody else takes their exit status.
-            # As long as a process is being started, its id is unknown, and it can't be told from an orphan.
+            # The first process of a container becomes the parent of orphans, and has to take their exit status. As long
+            # as a process is being started, its id is unknown, so it would be mistaken for an orphan.
             if os.getpid() == 1 and not self._launching:
                 reap({child.process.pid for child in self._living})
 
@@ -262,9 +262,9 @@ def reap(known: set[int]) -> None:
     """Take the exit status of each process that has ended and is not known: an orphan, which this process got.
 
     Args:
-        known: The ids of the processes whose exit status somebody waits for.
+        known: The ids of the processes whose exit status a task waits for.
     """
     with contextlib.suppress(ChildProcessError):  # there are no child processes
-        # WNOWAIT leaves the process as it is. If it is a known one, whoever waits for it takes its status first.
+        # WNOWAIT leaves the process as it is. If it is a known one, the task that waits for it takes its status first.
         while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and found.si_pid not in known:
             os.waitid(os.P_PID, found.si_pid, os.WEXITED | os.WNOHANG)
