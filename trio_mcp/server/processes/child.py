@@ -84,13 +84,13 @@ def _read_mark(mark: str | None) -> Inherited | None:
 
     try:
         said = json.loads(mark)
-        is_ours = os.getppid() == said["supervisor"]
+        is_ours, has_ended = os.getppid() == said["supervisor"], _has_ended(said["control"])
     except (ValueError, TypeError, KeyError):
         return None  # the variable was not set by a supervisor
     if not is_ours:
         # A process that a child's program has started by itself does not have the pipe, or the pipe is still open at
         # its other end. Otherwise this is a child whose supervisor is gone, and must not take its place.
-        if _has_ended(said["control"]):
+        if has_ended:
             sys.exit("the supervisor of this process has ended")
         return None
     sockets = [(scheme, socket.socket(fileno=descriptor)) for scheme, descriptor in said["sockets"]]
