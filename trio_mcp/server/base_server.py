@@ -576,6 +576,7 @@ class BaseServer:
         from trio_mcp.server.processes.child import inherited, run_child
 
         if (mine := inherited()) is not None:
+            self._core.inherited = mine
             self._sockets = mine.sockets
             run_child(mine, serve, arguments)
         elif processes is None:  # the mark was that of another process, which has started this one

@@ -25,6 +25,7 @@ from trio_mcp.session.limits import SessionOptions
 if TYPE_CHECKING:  # not imported at run time, as most servers never ask for input, and have no stores
     from trio_mcp.server.bus import Bus
     from trio_mcp.server.input.request_state import StateSealer
+    from trio_mcp.server.processes.child import Inherited
     from trio_mcp.stores.contract import Stores
     from trio_mcp.stores.user_states import UserStateOptions, UserStates
 
@@ -95,8 +96,7 @@ class Core:
         self._user_state = user_state
         self.user_states: Final = Deferred(self._make_user_states)
         self.tools = tools
-        # SUPERVISOR: set this to `inherited()` of `trio_mcp.server.processes.child`.
-        self.inherited: Any = None
+        self.inherited: Inherited | None = None  # set before a child of a supervisor serves
 
     def _make_sealer(self) -> StateSealer:
         from trio_mcp.server.input.request_state import StateSealer  # imported late: most servers never ask for input
@@ -122,6 +122,10 @@ class Core:
         """Share the changes of a run with the other processes of the server."""
         from trio_mcp.server.bus import Bus
 
+        if self.inherited is not None:
+            from trio_mcp.server.processes.child import report_busy
+
+            stores.on_busy = report_busy
         bus = Bus(stores, run.changes)
         await bus.open()
         run.nursery.start_soon(stores.hear)

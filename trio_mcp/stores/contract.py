@@ -7,7 +7,7 @@ transaction of a write. `trio_mcp.testing.check_stores` checks an implementation
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
 
@@ -184,9 +184,12 @@ class Stores(abc.ABC):
 
     Attributes:
         shared: Whether other processes may use what it keeps.
+        on_busy: Called with seconds when a call raises `StoreBusy` after having waited for so long. A server under a
+            supervisor sets it, so that a process that was stopped while it held the store is found and killed.
     """
 
     shared: ClassVar[bool] = True
+    on_busy: Callable[[float], object] | None = None
 
     @abc.abstractmethod
     async def __aenter__(self) -> Self: ...

@@ -318,6 +318,8 @@ class SqliteStores(Stores):
         try:
             yield
         except LockedFile as exc:
+            if self.on_busy is not None:
+                self.on_busy(self._writer.timeout)
             raise StoreBusy(str(exc)) from None
         except sqlite3.Error as exc:
             code = getattr(exc, "sqlite_errorcode", 0) & 0xFF  # the primary error code
