@@ -1,0 +1,91 @@
+"""What several processes of a real program share: the rounds of a request, changes, the state of users, and a file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.server.processes.running import FAST, running
+from tests.waiting import eventually
+from trio_mcp import Client, TrioMcpError
+from trio_mcp.types import InputRequiredResult
+
+PROGRAM = Path(__file__).with_name("sharing_program.py")
+
+ASKS: dict[str, Any] = {"mode": "2026-07-28", "capabilities": {"elicitation": {}}}
+
+
+def sharing(folder: Path, *, constants: dict[str, Any] | None = None, **words: Any) -> Any:
+    settings = {"stores": str(folder / "desk.db"), "port": 0, "processes": 3, "stateless": True, **words}
+    settings["constants"] = {**FAST, **(constants or {})}
+    return running(command=[sys.executable, str(PROGRAM), json.dumps(settings)])
+
+
+async def test_what_one_process_begins_another_one_goes_on_with(tmp_path: Path) -> None:
+    async with sharing(tmp_path) as desk:
+        await desk.served_by(*desk.pids())
+        # The answer to a question may reach another process: they have a key from the supervisor.
+        pids = [0, 0]
+        while pids[0] == pids[1]:
+            async with Client(desk.url, **ASKS) as one:
+                asked = await one.call_tool_once("ask")
+            assert isinstance(asked, InputRequiredResult)
+            (key,) = asked.input_requests or {}
+            responses = {key: {"action": "accept", "content": {"text": "yes"}}}
+            async with Client(desk.url, **ASKS) as two:
+                answer = await two.call_tool_once("ask", input_responses=responses, request_state=asked.request_state)
+            assert not isinstance(answer, InputRequiredResult)
+            pids = answer.data
+        # No update of a user's state is lost, whichever processes make it.
+        counts: list[int] = []
+
+        async def count() -> None:
+            counts.append(await desk.call("count"))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(12):
+                nursery.start_soon(count)
+        assert sorted(counts) == list(range(1, 13))
+        # What each process announces, a listener hears, wherever it is.
+        heard: list[Any] = []
+        async with desk.client() as client, trio.open_nursery() as nursery:
+            await nursery.start(_listen, client, heard)
+            missing = set(desk.pids())
+            while missing:
+                before = len(heard)
+                missing.discard(await desk.call("touch"))
+                await eventually(lambda before=before: len(heard) > before)
+            nursery.cancel_scope.cancel()
+
+
+async def _listen(client: Client, heard: list[Any], task_status: Any) -> None:
+    async with client.listen(resources=["desk://lamp"]) as events:
+        task_status.started()
+        async for event in events:
+            heard.append(event)
+
+
+@pytest.mark.again
+async def test_a_process_that_was_stopped_in_a_transaction_is_killed_and_the_others_go_on(tmp_path: Path) -> None:
+    """Others report that the file is locked, so the silent one is not waited for as long as others."""
+    constants = {"supervisor.LEASE": 1.0, "supervisor.SILENCE": 100.0}
+    async with sharing(tmp_path, constants=constants, timeout=0.5) as desk:
+        pids = desk.pids()
+        with trio.move_on_after(2):
+            await desk.call("hold")
+
+        async def killed() -> bool:
+            with trio.move_on_after(2), contextlib.suppress(TrioMcpError):
+                await desk.call("count")  # which fails while the file is locked, and is then reported
+            return bool(pids - desk.pids())
+
+        await eventually(killed)
+        assert "was silent for" in desk.text
+        counted = await desk.call("count")
+        assert await desk.call("count") == counted + 1
