@@ -1,4 +1,4 @@
-"""The bell beside a file: it wakes other processes, needs nobody's trust, and leaves nothing behind."""
+"""The bell beside a file: it wakes other processes, trusts no other user, and leaves nothing behind."""
 
 from __future__ import annotations
 

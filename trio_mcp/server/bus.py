@@ -32,7 +32,7 @@ LAST: Final = 5.0
 
 TO_ANNOUNCE: Final = "announce changes to other processes"
 TO_LOOK: Final = "see the changes of other processes"
-"""What may fail, for the log."""
+"""The operations that may fail, for the log."""
 
 EVERYTHING: Final = ""
 """The topic that stands for all topics."""

@@ -22,14 +22,14 @@ MANY: Final = 100
 """How many sockets one `Bell.ring` reaches (arbitrary); the others look by themselves."""
 
 _OWN: Final = secrets.token_hex(4)
-"""What the names of this process's sockets begin with. Processes in several containers may have the same id."""
+"""The prefix of the names of this process's sockets. Processes in several containers may have the same id."""
 
 
 class Bell:
     """The datagram sockets in a folder beside a file, one for each process that wants to be woken.
 
-    A lost message does no harm, because whoever is woken looks at the file, and looks now and then in any case. Only
-    the owner can use the folder (0700) and the sockets (0600).
+    A lost message does no harm, because each process looks at the file now and then in any case. Only the owner can use
+    the folder (0700) and the sockets (0600).
 
     Args:
         path: The file.

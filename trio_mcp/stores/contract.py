@@ -163,7 +163,7 @@ class StateEntry:
 
 
 class Stores(abc.ABC):
-    """What a server keeps outside of its process: tasks, sessions, the state of its users, changes and counters.
+    """The state of a server that outlives its processes, or is shared by them: tasks, sessions, users, changes, counters.
 
     ``async with stores:`` opens the store, and closes it at the end.
 
@@ -399,7 +399,7 @@ class Stores(abc.ABC):
     async def take(self, bucket: str, *, rate: float, burst: int) -> float:
         """Take a token from a bucket that holds up to ``burst`` tokens, and gets ``rate`` of them back each second.
 
-        A bucket that nobody has taken from is full. Time is counted by `clock`.
+        A new bucket is full. Time is counted by `clock`.
 
         Returns:
             0.0; or, if the bucket has no token, the seconds until it has one, in which case nothing was taken.

@@ -1,4 +1,4 @@
-"""What lies in a file of `SqliteStores`, and whether the file is fit for use."""
+"""The content of a file of `SqliteStores`, and whether the file is fit for use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COUNTS: Final = {
 
 @attrs.frozen
 class Inspection:
-    """What `inspect_file` has found.
+    """The result of `inspect_file`.
 
     Attributes:
         server: The name of the server that the file belongs to; None if none has used it yet.

@@ -1,4 +1,4 @@
-"""What `MemoryStores` keeps beside tasks and sessions: changes, the state of users, and counters."""
+"""The parts of `MemoryStores` beside tasks and sessions: changes, the state of users, and counters."""
 
 from __future__ import annotations
 

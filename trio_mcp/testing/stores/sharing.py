@@ -137,7 +137,7 @@ async def buckets_fill(pair: PairOfStores) -> None:
     pair.equal(await pair.two.take("a", rate=rate, burst=1), 0.0, "a token after it has come back")
 
 
-@store_rule("A key is new once, whoever asks, until its time is over")
+@store_rule("A key is new once, to all processes together, until its time is over")
 async def keys_are_new_once(pair: PairOfStores) -> None:
     pair.equal(await pair.one.remember("a", seconds=3600), True, "whether a key is new")
     pair.equal(await pair.two.remember("a", seconds=3600), False, "whether it still is")
