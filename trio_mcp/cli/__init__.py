@@ -7,7 +7,6 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
 from trio_mcp.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, USAGE, Exit, exit_of
 from trio_mcp.cli.messages import complaint
@@ -56,26 +55,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-_COMMANDS = {
-    **{
-        name: (name, "run")
-        for name in (
-            *("run", "worker", "stores", "new", "completion", "install", "config", "check", "bench", "dev", "record"),
-            *("replay", "demo"),
-        )
-    },
-    "bridge": ("run", "bridge"),
-    **{name: ("logins", name) for name in ("login", "logout", "logins")},
-}
-"""The modules of the commands, and their functions; the other commands share one."""
-
-
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
     """Return the function that runs a command."""
     # Each command's module is imported only when that command runs, so that `--help` and `completion` start fast.
-    module, function = _COMMANDS.get(name, ("client_commands", "run"))
-    found: Callable[[argparse.Namespace], int] = getattr(import_module(f"trio_mcp.cli.{module}"), function)
-    return found
+    match name:
+        case "run":
+            from trio_mcp.cli.run import run
+        case "bridge":
+            from trio_mcp.cli.run import bridge as run
+        case "worker":
+            from trio_mcp.cli.worker import run
+        case "stores":
+            from trio_mcp.cli.stores import run
+        case "new":
+            from trio_mcp.cli.new import run
+        case "install":
+            from trio_mcp.cli.install import run
+        case "config":
+            from trio_mcp.cli.config import run
+        case "check":
+            from trio_mcp.cli.check import run
+        case "bench":
+            from trio_mcp.cli.bench import run
+        case "dev":
+            from trio_mcp.cli.dev import run
+        case "record":
+            from trio_mcp.cli.record import run
+        case "replay":
+            from trio_mcp.cli.replay import run
+        case "login" | "logout" | "logins":
+            from trio_mcp.cli.logins import COMMANDS
+
+            return COMMANDS[name]
+        case _:
+            return _other_command(name)
+    return run
+
+
+def _other_command(name: str) -> Callable[[argparse.Namespace], int]:
+    match name:
+        case "completion":
+            from trio_mcp.cli.completion import run
+        case "demo":
+            from trio_mcp.cli.demo import run
+        case _:
+            from trio_mcp.cli.client_commands import run
+    return run
 
 
 def _drop_output() -> None:

@@ -22,7 +22,7 @@ from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.client.websocket import http_url
 
-__all__ = ["login", "logins", "logout"]
+__all__ = ["COMMANDS"]
 
 SECRET = "TRIO_MCP_CLIENT_SECRET"
 """The environment variable with the secret for ``--client-id``. There is no option for the secret, because other users
@@ -174,3 +174,6 @@ def _target(options: argparse.Namespace, make_auth: Callable[[object], Any]) -> 
         if isinstance(way, HttpServerParameters):
             return way
     raise Exit(f"{options.target} takes no login: logins are for servers over HTTP and WebSocket")
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"login": login, "logout": logout, "logins": logins}

@@ -16,7 +16,7 @@ from trio_mcp._log import logger
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import Context, ServedContext
 from trio_mcp.server.served_session import ServedSession
-from trio_mcp.stores.buckets import taken
+from trio_mcp.stores.times import taken
 from trio_mcp.types.error_codes import OVERLOADED
 
 if TYPE_CHECKING:  # few servers have stores

@@ -163,7 +163,7 @@ class StateEntry:
 
 
 class Stores(abc.ABC):
-    """The state of a server that outlives its processes, or is shared by them: tasks, sessions, users, changes, counters.
+    """The state of a server that outlives its processes or is shared by them: of tasks, sessions, users and changes.
 
     ``async with stores:`` opens the store, and closes it at the end.
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection
 
 import attrs
 
-from trio_mcp.stores.buckets import taken
 from trio_mcp.stores.contract import MOST_TOPICS, TOPIC_AGE, Changed, StateEntry
+from trio_mcp.stores.times import taken
 
 __all__ = ["MemoryChanges", "MemoryCounters", "MemoryStates"]
 

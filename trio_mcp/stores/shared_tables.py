@@ -6,9 +6,8 @@ import secrets
 import sqlite3
 from collections.abc import Collection
 
-from trio_mcp.stores.buckets import taken
 from trio_mcp.stores.contract import MOST_TOPICS, TOPIC_AGE, Changed, StateEntry
-from trio_mcp.stores.moment import SLICE, Moment
+from trio_mcp.stores.times import SLICE, Moment, taken
 
 __all__ = ["SCHEMA", "announce", "changed", "drop_buckets", "forget", "put_state", "remember", "state_of", "take"]
 

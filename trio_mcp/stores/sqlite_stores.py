@@ -37,9 +37,9 @@ from trio_mcp.stores.database import Database
 from trio_mcp.stores.event_store import StoredEvent
 from trio_mcp.stores.event_stores import delete_events, insert_events, lost, select_events
 from trio_mcp.stores.listeners import TopicListener, TopicListeners
-from trio_mcp.stores.moment import Moment
 from trio_mcp.stores.refusals import not_open, stale_session
 from trio_mcp.stores.sqlite_file import LockedFile
+from trio_mcp.stores.times import Moment
 
 __all__ = ["SqliteStores"]
 

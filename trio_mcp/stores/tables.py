@@ -13,9 +13,9 @@ import attrs
 
 from trio_mcp.stores.contract import Claim, JournalEntry, StoredTask, StoreError
 from trio_mcp.stores.event_stores import SCHEMA as EVENTS
-from trio_mcp.stores.moment import SLICE, Moment
 from trio_mcp.stores.refusals import other_server, stale_writer, store_full, task_exists
 from trio_mcp.stores.shared_tables import SCHEMA as SHARED
+from trio_mcp.stores.times import SLICE, Moment
 
 __all__ = [
     "add",

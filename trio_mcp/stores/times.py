@@ -1,8 +1,28 @@
-"""Token buckets: what is left of one follows from the time at which it will be full again."""
+"""The times by which stores decide: when a call began, and when a token bucket will be full again."""
 
 from __future__ import annotations
 
-__all__ = ["taken"]
+import attrs
+
+__all__ = ["SLICE", "Moment", "taken"]
+
+SLICE = 32
+"""How many expired rows one write deletes (arbitrary), so that no write takes long."""
+
+
+@attrs.frozen
+class Moment:
+    """The time at which a call began.
+
+    Attributes:
+        boot: The id of the machine's last start.
+        clock: The time on the clock of leases, in seconds.
+        now: Seconds since the epoch.
+    """
+
+    boot: str
+    clock: float
+    now: float
 
 
 def taken(full_at: float, now: float, *, rate: float, burst: int) -> tuple[float, float]:
