@@ -71,6 +71,27 @@ WAYS: dict[str, dict[str, Callable[[Stores, StoredTask], Awaitable[Any]]]] = {
         "nothing": lambda stores, _: stores.versions([]),
         "a key": lambda stores, held: stores.versions([held.key]),
     },
+    "announce": {
+        "nothing": lambda stores, _: stores.announce([]),
+        "a topic": lambda stores, _: stores.announce(["topic"]),
+    },
+    "changed": {"nothing": lambda stores, _: stores.changed(9), "all": lambda stores, _: stores.changed(0)},
+    "state": {
+        "none": lambda stores, _: stores.state("ann", "cart"),
+        "one": lambda stores, _: stores.state("bob", "cart"),
+    },
+    "put_state": {
+        "a new one": lambda stores, _: stores.put_state("ann", "new", b"", tag=None, expires=None),
+        "a wrong tag": lambda stores, _: stores.put_state("bob", "cart", b"", tag="x", expires=None),
+    },
+    "forget_states": {
+        "none": lambda stores, _: stores.forget_states("unknown"),
+        "some": lambda stores, _: stores.forget_states("bob"),
+    },
+    "remember": {
+        "a new key": lambda stores, _: stores.remember("key", seconds=LONG),
+        "a known key": lambda stores, _: stores.remember("key", seconds=LONG),
+    },
     "append": {
         "nothing": lambda stores, _: stores.append("session", []),
         "an event": lambda stores, _: stores.append("session", [StoredEvent(1, 3, b"")]),
@@ -91,6 +112,9 @@ EFFECTS: dict[str, Callable[[Stores, int], Awaitable[object]]] = {
     "note": lambda stores, number: stores.note("held", HELD[stores].token, (f"{number}", b"")),
     "put_task": lambda stores, number: stores.put_task(attrs.evolve(HELD[stores], version=number + 1)),
     "claim_tasks": lambda stores, _: stores.claim_tasks(["many"], lease=LONG, most=1),
+    "announce": lambda stores, _: stores.announce(["topic"]),
+    "put_state": lambda stores, number: stores.put_state(f"put {number}", "cart", b"", tag=None, expires=None),
+    "forget_states": lambda stores, number: stores.forget_states(f"user {number}"),
     "append": lambda stores, number: stores.append("new", [StoredEvent(1, number, b"")]),
     "forget": lambda stores, number: stores.forget(f"session {number}"),
 }
@@ -109,8 +133,11 @@ async def count(stores: Stores) -> int:
     found = await stores.versions([*keys, "held"])
     total = sum(key.startswith("added") for key in found) + sum(version - 1 for version in found.values())
     total += len(await stores.journal("held"))
+    total += (await stores.changed(0)).newest
     for number in range(1, MOST):
         total += not await events(stores, f"session {number}")
+        total += await stores.state(f"put {number}", "cart") is not None
+        total += await stores.state(f"user {number}", "cart") is None
     return total + len(await events(stores, "new"))
 
 
@@ -129,6 +156,7 @@ def of_stores(kind: Any, opened: Callable[[], contextlib.AbstractAsyncContextMan
                 held = await stores.add_task(task("held", tool="other"), lease=LONG)
                 await stores.add_task(task("ready"))
                 await stores.append("session", [StoredEvent(1, 1, b""), StoredEvent(1, 2, b"")])
+                await stores.put_state("bob", "cart", b"", tag=None, expires=None)
                 for way in WAYS[name].values():
                     await check(way(stores, held))
 
@@ -140,6 +168,7 @@ def of_stores(kind: Any, opened: Callable[[], contextlib.AbstractAsyncContextMan
                 for number in range(1, MOST):
                     await stores.add_task(task(f"ready {number}", tool="many"))
                     await stores.append(f"session {number}", [StoredEvent(1, 1, b"")])
+                    await stores.put_state(f"user {number}", "cart", b"", tag=None, expires=None)
                 await all_or_nothing(partial(EFFECTS[name], stores), lambda: count(stores))
 
     for name in WAYS:
@@ -152,6 +181,12 @@ def of_stores(kind: Any, opened: Callable[[], contextlib.AbstractAsyncContextMan
         async with opened() as stores:
             await cancelled_before(stores.own("other"))
             await stores.own("name")
+
+    @effect(kind.remember, "not remembered")
+    async def not_remembered() -> None:
+        async with opened() as stores:
+            await cancelled_before(stores.remember("key", seconds=LONG))
+            assert await stores.remember("key", seconds=LONG)
 
     @effect(kind.renew, "not renewed")
     async def not_renewed() -> None:
@@ -197,18 +232,18 @@ async def closed() -> None:
 @call(TopicListener.woken, "woken before, and while it waits")
 async def woken(check: Check) -> None:
     listeners = TopicListeners()
-    with listeners.listen("topic") as listener:
+    with listeners.listen("topic", lambda: LONG) as listener:
         listeners.wake("topic")
         await settle()
         await check(listener.woken())
-    with TopicListeners(lambda: 0.001).listen("topic") as listener:
+    with listeners.listen("topic", lambda: 0.001) as listener:
         await check(listener.woken())
 
 
 @effect(TopicListener.woken, "a wake-up is kept")
 async def kept() -> None:
     listeners = TopicListeners()
-    with listeners.listen("topic") as listener:
+    with listeners.listen("topic", lambda: LONG) as listener:
         listeners.wake("topic")
         await cancelled_before(listener.woken())
         await listener.woken()

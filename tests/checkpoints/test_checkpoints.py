@@ -71,7 +71,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     **{
         getattr(kind, name): "reads"
         for kind in (MemoryStores, SqliteStores)
-        for name in ("after", "journal", "task", "versions")
+        for name in ("after", "changed", "journal", "state", "task", "versions")
     },
     ServerExtension.lifespan: "does nothing; extensions override it",
     ServerTelemetry.__call__: "hands on",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn, Self, TypeAlias
 
 import attrs
 import trio
@@ -233,7 +233,7 @@ class Stores(abc.ABC):
                 may write.
         """
 
-    async def hear(self) -> None:
+    async def hear(self) -> NoReturn:
         """Hear the wake-ups of other processes until cancelled; a server calls it for as long as it runs.
 
         Without it, listeners only look.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Self, TypeVar
+from typing import Final, Literal, NoReturn, Self, TypeVar
 from weakref import WeakValueDictionary
 
 import attrs
@@ -158,7 +158,7 @@ class SqliteStores(Stores):
         self._opened().wake(topic)
         self._bell.ring()
 
-    async def hear(self) -> None:
+    async def hear(self) -> NoReturn:
         await self._bell.hear(self._opened().wake_all)
 
     def listen(self, topic: str, *, look: float = LOOK) -> AbstractContextManager[TopicListener]:
