@@ -218,6 +218,14 @@ def test_time_in_which_the_supervisor_did_not_run_does_not_count(monkeypatch: py
     assert found == [1.0, 4.0, 5.0]
 
 
+async def test_the_time_of_a_child_counts_from_its_own_start(tmp_path: Path) -> None:
+    launcher = Launcher([sys.executable, "-c", ""], [], 1.0, RunningClock(now=5000.0))
+    child = await launcher.launch(1)
+    assert child.started == child.heard == 5000.0
+    await child.run()
+    assert child.what_happened == "exited with status 0"
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 async def test_a_child_that_ignores_sigterm_is_killed_after_its_grace_and_a_while(
     number: signal.Signals, status: int, tmp_path: Path, said: Callable[[], str]

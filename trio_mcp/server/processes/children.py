@@ -64,29 +64,33 @@ class Child:
     _grace: float
     _control: int
     _reports: trio.lowlevel.FdStream
-    started: float = 0.0
-    heard: float = 0.0
+    started: float = attrs.field()
+    heard: float = attrs.field()
     busy: float = -math.inf
     end_by: float = math.inf
     lived: float = 0.0
     killed: str | None = None
     ready: trio.Event = attrs.Factory(trio.Event)
     ended: trio.Event = attrs.Factory(trio.Event)
+    _born: float = attrs.field(init=False, factory=lambda: time.monotonic())
+
+    @started.default
+    @heard.default
+    def _now(self) -> float:
+        return self._clock.now
 
     def __str__(self) -> str:
         return f"process {self.number} (pid {self.process.pid})"
 
     async def run(self) -> None:
         """Take the reports of the process until it has ended."""
-        born = time.monotonic()
-        self.started = self.heard = self._clock.now
         try:
             async with background_nursery() as nursery:
                 nursery.start_soon(self._hear)
                 await self.process.wait()
         finally:
             os.close(self._control)
-            self.lived = time.monotonic() - born
+            self.lived = time.monotonic() - self._born
             self.ended.set()
 
     async def _hear(self) -> None:
