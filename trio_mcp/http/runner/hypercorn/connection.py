@@ -152,7 +152,12 @@ class HttpConnection:
         return self.wire.stream, head + self.protocol.connection.trailing_data[0]
 
     def shut_if_idle(self) -> None:
-        """End the connection unless a request is under way."""
+        """End the connection unless a request is under way; over HTTP/2, refuse further requests."""
+        if isinstance(self.protocol, Http2):
+            self.protocol.refusing = True
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
         if self._idle:
             self._shut = True
             self.wire.stop_waiting("the server is ending")
@@ -185,4 +190,4 @@ class HttpConnection:
             self.wire.expire_at(trio.current_time() + self._config.keep_alive_timeout if event.idle else math.inf)
             # A request may have been under way when the server began to end, so the connection ends only now.
             if self._context.terminated.is_set():
-                self.shut_if_idle()
+                self._end_if_idle()

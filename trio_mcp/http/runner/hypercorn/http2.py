@@ -52,6 +52,9 @@ class Http2(H2Protocol):
     Args:
         given: The arguments of hypercorn's class.
         write_timeout: Seconds that the peer may take to open the window for `PIECE` bytes on a stream.
+
+    Attributes:
+        refusing: Whether new requests are refused because the server is ending.
     """
 
     has_unread_body = False  # over HTTP/2, unread data never delays the end of the connection
@@ -59,6 +62,7 @@ class Http2(H2Protocol):
     def __init__(self, *given: Any, write_timeout: float) -> None:
         super().__init__(*given)
         self._write_timeout = write_timeout
+        self.refusing = False
 
     async def handle(self, event: Event) -> None:
         await super().handle(event)
@@ -110,7 +114,12 @@ class Http2(H2Protocol):
                 return
             if isinstance(event, h2.events.RequestReceived) and not _can_be_served(event):
                 await self._reset(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
-            elif isinstance(event, h2.events.RequestReceived) and self.context.terminated.is_set():
+            elif isinstance(event, h2.events.RequestReceived) and not self.refusing:
+                # Hypercorn itself would refuse the request as soon as the connection is to end, which it does when it
+                # has no stream any more.
+                await self._create_stream(event)
+                await self.send(Updated(idle=False))
+            elif isinstance(event, h2.events.RequestReceived):
                 # RFC 9113, section 8.7: this code tells the client that the request was not processed and can be
                 # sent again, elsewhere.
                 await self._reset(event.stream_id, ErrorCodes.REFUSED_STREAM)
