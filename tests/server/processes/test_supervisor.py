@@ -173,9 +173,9 @@ async def test_a_program_that_cannot_be_started_is_one_line_for_each_attempt(
 async def test_a_child_that_is_never_ready_is_killed(
     tmp_path: Path, said: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "START", 0.2)
+    monkeypatch.setattr(supervisor, "START", 1.0)
     async with crew_of(1, tmp_path, said, "mute") as crew:
-        await crew.until_said(r"process 1 \(pid \d+\) was not ready after 0.2 s and was killed")
+        await crew.until_said(r"process 1 \(pid \d+\) was not ready after 1 s and was killed")
         crew.become("ready")
         await crew.until_said("with 1 process\n")
 
@@ -183,12 +183,12 @@ async def test_a_child_that_is_never_ready_is_killed(
 async def test_a_silent_child_is_killed_and_the_others_stay(
     tmp_path: Path, said: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "SILENCE", 0.5)
+    monkeypatch.setattr(supervisor, "SILENCE", 1.5)
     async with crew_of(2, tmp_path, said) as crew:
         await crew.until_said("with 2 processes\n")
         first, second = crew.pids()
         os.kill(first, signal.SIGSTOP)
-        await crew.until_said(rf"\(pid {first}\) was silent for 0.5 s and was killed")
+        await crew.until_said(rf"\(pid {first}\) was silent for 1.5 s and was killed")
         assert psutil.pid_exists(second)
 
 
@@ -196,13 +196,13 @@ async def test_a_silent_child_is_killed_and_the_others_stay(
 async def test_a_silent_child_is_killed_sooner_if_others_cannot_write_to_the_stores(
     others: str, tmp_path: Path, said: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "LEASE", 0.3)
-    monkeypatch.setattr(supervisor, "SILENCE", 0.8)
+    monkeypatch.setattr(supervisor, "LEASE", 0.5)
+    monkeypatch.setattr(supervisor, "SILENCE", 1.5)
     async with crew_of(2, tmp_path, said, f"{others} still") as crew:
         await crew.until_said(
-            r"process 1 \(pid \d+\) was silent for 0.3 s while others could not write to the stores and was killed"
+            r"process 1 \(pid \d+\) was silent for 0.5 s while others could not write to the stores and was killed"
             if others == "busy"
-            else r"process 1 \(pid \d+\) was silent for 0.8 s and was killed"
+            else r"process 1 \(pid \d+\) was silent for 1.5 s and was killed"
         )
 
 
@@ -259,13 +259,15 @@ async def test_sighup_replaces_one_child_after_the_other(tmp_path: Path, said: C
     assert replaced == [("1", "1"), ("2", "2"), ("3", "3")]
 
 
-@pytest.mark.parametrize(("fault", "what"), [("leave", "exited with status 3"), ("mute", "was not ready after 0.2 s")])
+@pytest.mark.parametrize(
+    ("fault", "limit", "what"), [("leave", 60.0, "exited with status 3"), ("mute", 0.2, "was not ready after 0.2 s")]
+)
 async def test_a_new_child_that_is_never_ready_replaces_nothing(
-    fault: str, what: str, tmp_path: Path, said: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    fault: str, limit: float, what: str, tmp_path: Path, said: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with crew_of(2, tmp_path, said) as crew:
         await crew.until_said("with 2 processes\n")
-        monkeypatch.setattr(supervisor, "START", 0.2)
+        monkeypatch.setattr(supervisor, "START", limit)
         before = crew.pids()
         crew.become(fault)
         os.kill(os.getpid(), signal.SIGHUP)
