@@ -177,6 +177,37 @@ async def test_the_command_line_starts_itself_again_in_each_process(start: list[
 
 
 @pytest.mark.again
+async def test_over_http_2_a_rolling_restart_refuses_no_request(tmp_path: Path) -> None:
+    """Each connection ends after a response. httpx does not look for that, and writes one more request to it."""
+    given, trusting = over_tls(tmp_path)
+    config = {"bind": ["127.0.0.1:0"], "certfile": given.certfile, "keyfile": given.keyfile}
+    async with running(processes=2, config=config) as desk:
+        health = desk.url.removesuffix("/mcp") + "/health"
+        served = lost = 0
+
+        async def ask() -> None:
+            nonlocal served, lost
+            async with httpx.AsyncClient(http2=True, verify=trusting) as http:
+                while True:
+                    try:
+                        response = await http.get(health)
+                    except httpx.WriteError:
+                        lost += 1
+                        continue
+                    assert (response.http_version, response.status_code) == ("HTTP/2", 200)
+                    served += 1
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(ask)
+            await eventually(lambda: served > 20)
+            desk.send(signal.SIGHUP)
+            await desk.until_said("all processes have been replaced")
+            nursery.cancel_scope.cancel()
+        assert lost <= 8  # of each of the four, as each of the two processes ends
+
+
+@pytest.mark.again
 async def test_websockets_are_spread_over_the_processes_and_told_of_a_restart() -> None:
     async with running(transport="websocket", processes=2) as desk:
         assert desk.url.startswith("ws://127.0.0.1:")
