@@ -118,13 +118,15 @@ class Bus:
     async def _announce(self) -> bool:
         """Announce what waits, and return whether the store has it."""
         topics, self._waiting = self._waiting, {}
+        newest: int | None = None
         try:
             newest = await self._stores.announce(topics)
-        except BaseException as exc:
-            self._waiting = topics | self._waiting
-            if not isinstance(exc, StoreError):
-                raise
+        except StoreError as exc:
             self._fail(TO_ANNOUNCE, exc)
+        finally:
+            if newest is None:
+                self._waiting = topics | self._waiting
+        if newest is None:
             return False
         self._failing.discard(TO_ANNOUNCE)
         self._own.update(zip(topics, range(newest - len(topics) + 1, newest + 1), strict=True))

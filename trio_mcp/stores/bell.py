@@ -71,10 +71,7 @@ class Bell:
             with bell:
                 while True:
                     await trio.lowlevel.wait_readable(bell)
-                    # One look is enough for all that has come.
-                    with contextlib.suppress(BlockingIOError):
-                        while True:
-                            bell.recv(1)
+                    _empty(bell)
                     woken()
         finally:
             with contextlib.suppress(OSError):
@@ -123,6 +120,13 @@ class Bell:
             yield f"/proc/self/fd/{folder}/"
         finally:
             os.close(folder)
+
+
+def _empty(bell: socket.socket) -> None:
+    """Take all that has come, for which one look is enough."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            bell.recv(1)
 
 
 def _datagrams() -> socket.socket:
