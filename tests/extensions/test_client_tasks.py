@@ -583,6 +583,7 @@ async def test_a_task_is_found_again_by_its_id_in_another_connection(autojump_cl
 
 
 async def test_a_result_at_once_makes_a_finished_handle(autojump_clock: trio.testing.MockClock) -> None:
+    """A client must be prepared for a task and for a result (Capability Negotiation)."""
     content = {"resultType": "complete", "content": [{"type": "text", "text": "5"}]}
     async with task_server(first=content) as (client, server):
         task = await Tasks.of(client).start("x")
