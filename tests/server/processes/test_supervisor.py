@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -82,6 +83,7 @@ async def crew_of(
     made.become(fault)
     command = [sys.executable, "-I", "-S", str(TINY), str(folder / "ledger"), str(folder / "fault")]
     ended = trio.Event()
+    gc.collect()  # what earlier tests have left open
     before = len(os.listdir("/proc/self/fd"))
 
     async def run() -> None:
@@ -97,7 +99,7 @@ async def crew_of(
                 os.kill(os.getpid(), signal.SIGTERM)
             await ended.wait()
     assert [pid for pid in made.pids() if psutil.pid_exists(pid)] == []
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 async def test_it_says_what_it_serves_once_all_are_ready_and_ends_with_status_0_on_sigterm(

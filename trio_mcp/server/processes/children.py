@@ -12,9 +12,9 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._nursery import background_nursery
 from trio_mcp.server.processes.child import BUSY, EXTRA, MAX_LINE, READY
 from trio_mcp.server.signals import CHILD

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp.server.processes.children import Child, first_of
 
 __all__ = ["House", "Slot"]

@@ -8,9 +8,9 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.serve import ServeSettings, listening
