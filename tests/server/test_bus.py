@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.peer import settle
+from tests.server.http.harness import Made, served
 from tests.waiting import eventually
 from trio_mcp import Client, ResourceUpdated, Server, ToolsListChanged
 from trio_mcp.server import bus
@@ -205,3 +206,26 @@ async def test_processes_that_share_a_file_wake_each_other(tmp_path: Path) -> No
     async with listening(desk(SqliteStores(path)), URI) as here:
         await trio.to_thread.run_sync(elsewhere)
         await eventually(lambda: len(here) == 1)
+
+
+async def test_health_says_whether_the_stores_can_be_used_and_calls_go_on() -> None:
+    stores = Deaf()
+    made = Made(stores=stores)
+    async with served(made=made) as (_, http, _):
+        stores.away = True
+        made.server.notify_tools_changed()
+
+        async def said() -> bool:
+            found = await http.get("/health")
+            assert found.status_code == 200
+            return bool(found.json() == {"status": "ok", "stores": "not usable"})
+
+        await eventually(said)
+        async with Client(f"{http.base_url}/mcp", mode="2026-07-28") as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+        stores.away = False
+
+        async def well() -> bool:
+            return bool((await http.get("/health")).json() == {"status": "ok"})
+
+        await eventually(well)
