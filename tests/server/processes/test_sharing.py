@@ -86,6 +86,6 @@ async def test_a_process_that_was_stopped_in_a_transaction_is_killed_and_the_oth
             return bool(pids - desk.pids())
 
         await eventually(killed)
-        assert "was silent for" in desk.text
+        await desk.until_said("was silent for 1 s while others could not write to the stores")
         counted = await desk.call("count")
         assert await desk.call("count") == counted + 1
