@@ -171,6 +171,30 @@ async def test_releasing_a_task_is_no_loss(autojump_clock: MockClock) -> None:
         assert (await done(running[-1].client, task_id))["status"] == "completed"
 
 
+@pytest.mark.parametrize(("seconds", "status"), [(0.05, "completed"), (1.0, "working")])
+async def test_a_poll_waits_a_moment_for_an_outcome_that_is_being_stored(
+    seconds: float, status: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """A client that is quicker than the store need not poll again; nor does it wait for a store that is slow."""
+
+    async def none() -> str:
+        return "nothing"
+
+    put = Door.put_task
+
+    async def put_slowly(door: Door, *arguments: Any, **more: Any) -> Any:
+        await trio.sleep(seconds)
+        return await put(door, *arguments, **more)
+
+    def define(server: Server) -> None:
+        server.add_tool(none, task=TaskPolicy(after=0))
+
+    async with processes(define, shared(), 1) as (one,):
+        monkeypatch.setattr(Door, "put_task", put_slowly)
+        task_id = await start(one.client, "none")
+        assert (await get(one.client, task_id))["status"] == status
+
+
 @pytest.mark.parametrize("seconds", [3, 9])
 async def test_an_outcome_is_stored_once_the_store_is_back(seconds: float, autojump_clock: MockClock) -> None:
     works = Works(on_loss="fail")

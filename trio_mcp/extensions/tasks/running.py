@@ -54,6 +54,9 @@ poll."""
 PAUSE = 1.0
 """Seconds between two attempts to use a store that fails (arbitrary)."""
 
+MOMENT = 0.1
+"""Seconds for which a look at a task waits for its outcome to be stored (arbitrary): a commit takes far less."""
+
 CANCELLED = "cancelled by the client"
 
 AS_CANCELLED: dict[str, Any] = {"status": "cancelled", "token": "", "message": CANCELLED, "cancelling": False}
@@ -128,6 +131,7 @@ class TaskRun:
         self._speaking = False  # whether a message waits for its turn
         self._saying = -math.inf
         self._over = False
+        self._stored = trio.Event()
         self._refusal: McpError | None = None
 
     @property
@@ -176,6 +180,7 @@ class TaskRun:
                     await self._end(result)
                 finally:
                     self.engine.ended(self)
+                    self._stored.set()
 
     async def _end(self, result: dict[str, Any] | Exception) -> None:
         if self._refusal is not None:
@@ -363,6 +368,14 @@ class TaskRun:
         if working:
             self.engine.holds(self, before)
         self.settled.set()
+
+    async def wait_stored(self) -> bool:
+        """Wait a moment if the function has ended and its outcome is being stored; return whether it has."""
+        await trio.lowlevel.checkpoint()
+        if self._over:
+            with trio.move_on_after(MOMENT):
+                await self._stored.wait()
+        return self._over
 
     async def begin(self) -> None:
         """Store that the run has begun: from here on, the function does work that no earlier run has done."""
