@@ -93,7 +93,7 @@ async def idle(file: str, seconds: float) -> None:
     server = build_server(MemoryStores() if file == "memory" else Counted(file))
     async with Client(server) as client:
         await client.list_tools()
-        await trio.sleep(1)
+        await trio.sleep(6)  # until the client's session has seen that no call is under way
         looks = 0
         trio.lowlevel.add_instrument(steps)
         await trio.sleep(seconds)
