@@ -156,8 +156,13 @@ def _figures(*arguments: str) -> list[float]:
         process.close()
 
 
+def _brief(options: Options) -> bool:
+    """Return whether the run only sees that everything runs, or is a quick one."""
+    return options.quick or options.rounds == 1
+
+
 def _waiting(options: Options) -> Group:
-    count = 100 if options.quick else 10_000
+    count = 100 if _brief(options) else 10_000
     options.progress(f"tasks, {count} of them that wait for input")
     with tempfile.TemporaryDirectory() as folder:
         process, file = _figures(str(Path(folder, "tasks.db")), str(count))
@@ -169,7 +174,7 @@ def _waiting(options: Options) -> Group:
 
 def _idle(options: Options) -> Group:
     options.progress("tasks, a server at rest")
-    seconds = "2" if options.quick else "10"
+    seconds = "2" if _brief(options) else "10"
     with tempfile.TemporaryDirectory() as folder:
         steps, _ = _figures("memory", "idle", seconds)
         _, looks = _figures(str(Path(folder, "tasks.db")), "idle", seconds)
