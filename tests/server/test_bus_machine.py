@@ -122,7 +122,8 @@ async def _play(actions: Sequence[Action]) -> None:
                     await process.crash()
                     due = {key: count for key, count in due.items() if key[0] is not process}
             elif kind == "freeze":
-                process.door.frozen = trio.Event()
+                if process.door.frozen.is_set():  # otherwise what waits for the old event would wait forever
+                    process.door.frozen = trio.Event()
             elif kind == "shut":
                 process.door.shut = True
             elif kind == "lose":

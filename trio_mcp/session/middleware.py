@@ -281,6 +281,8 @@ def _through(layers: Sequence[Surround], subject: object, last: CallNext) -> Awa
     # it several times.
     if not layers:
         return last()
+    if len(layers) == 1:  # the usual case costs a call less
+        return layers[0](subject, last)
     return layers[0](subject, lambda: _through(layers[1:], subject, last))
 
 

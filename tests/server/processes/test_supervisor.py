@@ -90,14 +90,19 @@ async def crew_of(
         made.status = await Supervisor("desk", "http://there/mcp", Launcher(command, [], grace), count).run()
         ended.set()
 
-    with trio.fail_after(30):
-        async with background_nursery() as nursery:
-            nursery.start_soon(run)
-            await eventually(made.started)
-            yield made
-            if not ended.is_set():
-                os.kill(os.getpid(), signal.SIGTERM)
-            await ended.wait()
+    # A supervisor that ends by itself at this moment receives no signals any more, which would then end the tests.
+    before_that = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with trio.fail_after(30):
+            async with background_nursery() as nursery:
+                nursery.start_soon(run)
+                await eventually(made.started)
+                yield made
+                if not ended.is_set():
+                    os.kill(os.getpid(), signal.SIGTERM)
+                await ended.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before_that)
     assert [pid for pid in made.pids() if psutil.pid_exists(pid)] == []
     assert len(os.listdir("/proc/self/fd")) <= before
 
