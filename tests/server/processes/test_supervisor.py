@@ -91,7 +91,7 @@ async def crew_of(
         ended.set()
 
     # A supervisor that ends by itself at this moment receives no signals any more, which would then end the tests.
-    before_that = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    before_that = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         with trio.fail_after(30):
             async with background_nursery() as nursery:
