@@ -152,7 +152,7 @@ ENDED = get(2, state("completed", result=DONE))
 NEEDS = get(2, asks(who=WHO))
 
 CASES: dict[str, tuple[list[list[Event]], list[list[Event]], list[list[Event]]]] = {
-    # What keeps a rule, what breaks it, and what it says nothing about.
+    # Transcripts that keep a rule, break it, and say nothing about it.
     "ext-task-required-refused": (
         [session(call(), ENDED, call(3, NAMED, False))],
         [

@@ -6,14 +6,14 @@ once; as they look now and then in any case, a lost wake-up costs time and nothi
 
 from __future__ import annotations
 
-import contextlib
+import sys
 from typing import Final
 
 import trio
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
-from trio_mcp.server.changes import Changes
+from trio_mcp.server.changes import Changes, call_in_run
 from trio_mcp.stores.contract import MOST_TOPICS, StoreError, Stores
 
 __all__ = ["Bus"]
@@ -69,19 +69,13 @@ class Bus:
         Raises:
             StoreError: If the store can't be used.
         """
-        self._seen = (await self._stores.changed(0)).newest
+        # Only the number is of interest, and nothing is newer than the highest one.
+        self._seen = (await self._stores.changed(sys.maxsize)).newest
 
     def publish(self, method: str, uri: str | None) -> None:
         """Let other processes know of a change soon. Returns at once, from any thread."""
         topic = method if uri is None else f"{method} {uri}"
-        try:
-            if trio.lowlevel.current_trio_token() is self._token:
-                self._mark(topic)
-                return
-        except RuntimeError:
-            pass  # the caller is in a thread without Trio
-        with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._mark, topic, idempotent=True)
+        call_in_run(self._token, self._mark, topic)
 
     def registered(self) -> None:
         """Warn, once, that something was registered or removed while the server runs."""

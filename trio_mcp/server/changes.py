@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import trio
 
@@ -30,6 +30,7 @@ __all__ = [
     "Changes",
     "Listener",
     "Topic",
+    "call_in_run",
 ]
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
@@ -37,6 +38,8 @@ PROMPTS_CHANGED = "notifications/prompts/list_changed"
 RESOURCES_CHANGED = "notifications/resources/list_changed"
 RESOURCE_UPDATED = "notifications/resources/updated"
 LIST_CHANGES = (TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED)
+
+ArgumentT = TypeVar("ArgumentT")
 
 Topic: TypeAlias = tuple[str, str | None]
 """The method of a notification, and the URI of its resource, or None for a list."""
@@ -50,6 +53,20 @@ MAX_SUBSCRIPTIONS = 1000
 # an unnoticeable delay.
 SLICE = 64
 """How many listeners are told of a change before other tasks get a turn."""
+
+
+def call_in_run(token: trio.lowlevel.TrioToken, function: Callable[[ArgumentT], object], argument: ArgumentT) -> None:
+    """Call a function in a run of Trio: at once if the caller is in that run, else soon; not at all after its end."""
+    try:
+        here = trio.lowlevel.current_trio_token() is token
+    except RuntimeError:  # the caller is in a thread without Trio
+        here = False
+    if here:
+        function(argument)
+        return
+    with contextlib.suppress(trio.RunFinishedError):
+        # With `idempotent`, Trio merges equal pending calls, so its queue can't outgrow the number of arguments.
+        token.run_sync_soon(function, argument, idempotent=True)
 
 
 class Listener:
@@ -219,18 +236,7 @@ class Changes:
         # A topic without listeners is never stored, which bounds `_changed` whatever URIs a server announces.
         if topic not in self._listeners:
             return
-        try:
-            if trio.lowlevel.current_trio_token() is self._token:
-                self._mark(topic)
-                return
-        except RuntimeError:
-            pass  # the caller is in a thread without Trio
-        try:
-            # With `idempotent`, Trio merges equal pending calls, so its queue can't outgrow the number of topics
-            # either.
-            self._token.run_sync_soon(self._mark, topic, idempotent=True)
-        except trio.RunFinishedError:
-            pass  # the listeners have ended with the run
+        call_in_run(self._token, self._mark, topic)
 
     def _mark(self, topic: Topic) -> None:
         if topic in self._listeners:  # this is checked again, as the call may run later than `announce`

@@ -279,7 +279,7 @@ class Stores(abc.ABC):
     async def note(self, key: str, token: str, entry: JournalEntry) -> None:
         """Add an entry to the journal of a task for which the caller holds the lease.
 
-        An existing entry with the same key stays as it is.
+        An existing entry with the same key is left unchanged.
 
         Raises:
             StaleWriter: If ``token`` is not that of the task's lease, or the task is gone.
@@ -296,7 +296,7 @@ class Stores(abc.ABC):
 
         Args:
             task: The task as it should be stored.
-            entries: Entries to add to the journal; an existing entry with the same key stays as it is.
+            entries: Entries to add to the journal; one whose key exists is left unchanged.
             token: The token of the lease under which the caller writes; None for a caller that needs no lease.
 
         Returns:

@@ -116,7 +116,7 @@ async def test_processes_with_a_secret_accept_each_others_nonces() -> None:
         assert isinstance(refused, Refusal)
         nonce = dict(refused.headers)["DPoP-Nonce"]
         assert shown(await judge(second, proof(BOUND, nonce=nonce))) == (200, None)
-        # What the program gives takes precedence.
+        # A secret that the program gives takes precedence.
         assert shown(await judge(own, proof(BOUND, nonce=nonce))) == (401, "dpop use_dpop_nonce")
 
 

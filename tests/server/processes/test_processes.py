@@ -45,7 +45,7 @@ async def test_all_processes_serve_one_that_is_killed_is_replaced_and_sigterm_le
         pids = desk.pids()
         assert len(pids) == 3
         await desk.served_by(*pids)
-        # What they have from the supervisor is the same, except for the number.
+        # All of them have the same secrets from the supervisor, and a number of their own.
         told = set()
         while len(told) < 3:
             told.add(await desk.call("legacy"))

@@ -52,7 +52,7 @@ async def test_what_one_process_begins_another_one_goes_on_with(tmp_path: Path) 
             for _ in range(12):
                 nursery.start_soon(count)
         assert sorted(counts) == list(range(1, 13))
-        # What each process announces, a listener hears, wherever it is.
+        # The listener hears of the changes that any of the processes announces.
         heard: list[Any] = []
         async with desk.client() as client, trio.open_nursery() as nursery:
             await nursery.start(_listen, client, heard)

@@ -24,14 +24,14 @@ from trio_mcp.extensions.tasks.handle import TaskWatch
 from trio_mcp.extensions.tasks.options import TaskOptions
 from trio_mcp.extensions.tasks.records import key_of, new_id, owner_of
 from trio_mcp.extensions.tasks.running import refusing_clearly
-from trio_mcp.extensions.tasks.server import listened_ids, responses_of, unknown_task
+from trio_mcp.extensions.tasks.server import listened_ids, responses_of, task_methods, unknown_task
 from trio_mcp.extensions.tasks.wire import TaskState, read_created, read_state
 from trio_mcp.proxy.extension import ProxyExtension
 from trio_mcp.proxy.translation import handed_on
 from trio_mcp.proxy.upstream import Upstream
 from trio_mcp.server.context import Context, ServedContext
 from trio_mcp.server.extensions import ExtensionRun
-from trio_mcp.server.features.extension_parts import ExtensionMethod, ListenField
+from trio_mcp.server.features.extension_parts import ListenField
 from trio_mcp.stores.contract import StoredTask, Stores
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 from trio_mcp.types.versions import MODERN_REVISIONS
@@ -54,11 +54,7 @@ class TasksOnProxy(ProxyExtension):
     def __init__(self, options: TaskOptions, client_side: ClientExtension) -> None:
         self.client_side = client_side
         self._options = options
-        functions = {"tasks/get": self._get, "tasks/update": self._update, "tasks/cancel": self._cancel}
-        self.methods = [
-            ExtensionMethod(name=name, function=function, revisions=MODERN_REVISIONS, name_parameter="taskId")
-            for name, function in functions.items()
-        ]
+        self.methods = task_methods(self._get, self._update, self._cancel)
         self.listen = (ListenField(name="taskIds", method=CHANGED, honor=self._honor, params=self._params),)
 
     def settings(self, revision: str) -> Mapping[str, Any] | None:

@@ -39,7 +39,7 @@ from trio_mcp.types.input_required import input_response_from_wire
 from trio_mcp.types.tools import Tool
 from trio_mcp.types.versions import LATEST, MODERN_REVISIONS
 
-__all__ = ["TasksOnServer", "listened_ids", "responses_of", "unknown_task"]
+__all__ = ["TasksOnServer", "listened_ids", "responses_of", "task_methods", "unknown_task"]
 
 MAX_ANSWERS = 100
 """The maximum number of responses in one ``tasks/update`` (arbitrary)."""
@@ -57,11 +57,7 @@ class TasksOnServer(ServerExtension):
 
     def __init__(self, options: TaskOptions) -> None:
         self._options = options
-        functions = {"tasks/get": self._get, "tasks/update": self._update, "tasks/cancel": self._cancel}
-        self.methods = [
-            ExtensionMethod(name=name, function=function, revisions=MODERN_REVISIONS, name_parameter="taskId")
-            for name, function in functions.items()
-        ]
+        self.methods = task_methods(self._get, self._update, self._cancel)
         self.listen = (ListenField(name="taskIds", method=CHANGED, honor=self._honor, params=self._params),)
 
     def settings(self, revision: str) -> Mapping[str, Any] | None:
@@ -250,6 +246,17 @@ def responses_of(params: Mapping[str, Any]) -> dict[str, Any]:
     if len(responses) > MAX_ANSWERS:
         raise McpError(INVALID_PARAMS, f"inputResponses has {len(responses)} entries; {MAX_ANSWERS} is the limit")
     return responses
+
+
+def task_methods(
+    get: Callable[..., Any], update: Callable[..., Any], cancel: Callable[..., Any]
+) -> list[ExtensionMethod]:
+    """Return the methods of the extension, which the functions handle."""
+    functions = {"tasks/get": get, "tasks/update": update, "tasks/cancel": cancel}
+    return [
+        ExtensionMethod(name=name, function=function, revisions=MODERN_REVISIONS, name_parameter="taskId")
+        for name, function in functions.items()
+    ]
 
 
 def listened_ids(value: Any) -> list[str]:
