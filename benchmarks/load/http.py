@@ -8,7 +8,7 @@ import math
 import selectors
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from benchmarks.load import wire
@@ -133,6 +133,18 @@ class HttpLoad(HttpServer):
             self._connections.append(self.connect())
             self._call(self._connections[-1])
 
+    def call(self, connection: Connection, tool: str, arguments: dict[str, Any]) -> Any:
+        """Call any tool of the modern era, and return its value."""
+        number = self._take_id()
+        connection.send(self.request_of(number, tool, arguments))
+        return wire.result_of(connection.answer(), number)["structuredContent"]["result"]
+
+    def request_of(self, number: int, tool: str, arguments: dict[str, Any]) -> bytes:
+        """Return a call of any tool of the modern era."""
+        revision = f"MCP-Protocol-Version: {wire.MODERN_VERSION}"
+        head = self.head(revision, "Mcp-Method: tools/call", f"Mcp-Name: {tool}")
+        return post(head, wire.call(number, tool, arguments, "modern"))
+
     def _call(self, connection: Connection) -> None:
         number = self._take_id()
         connection.send(self._request(number))
@@ -163,10 +175,14 @@ class HttpLoad(HttpServer):
         Every response is checked, after the clock has stopped.
         """
         self.open(connections)
-        before = self.process.used()
+        before = self.used()
         took, elapsed = self._keep_busy(seconds)
-        self.measured.add(took, self.process.used() - before)
+        self.measured.add(took, self.used() - before)
         return len(took) / elapsed
+
+    def used(self) -> float:
+        """Return the seconds of CPU time that the server has taken so far; 0 where they can't be read."""
+        return self.process.used()
 
     def answer(self, calls: int) -> None:
         """Have the server answer this many calls over the open connections; every answer is checked."""

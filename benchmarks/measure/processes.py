@@ -43,6 +43,12 @@ def python(*arguments: str) -> list[str]:
     return [sys.executable, *arguments]
 
 
+def cpu_time_of(pid: int) -> float:
+    """Return the seconds of CPU time that a process has taken so far; Linux only."""
+    # The id of a process's CPU clock, as clock_getcpuclockid(3) makes it.
+    return time.clock_gettime(~pid << 3 | 2)
+
+
 def allow_files(count: int) -> None:
     """Let this process, and those that it starts from now on, open this many files each.
 
@@ -167,8 +173,7 @@ class Process:
         This is the kernel's count in nanoseconds; /proc/PID/stat counts in ticks of 10 ms. It can be read until the
         child has been waited for.
         """
-        # The id of a process's CPU clock, as clock_getcpuclockid(3) makes it.
-        return time.clock_gettime(~self.pid << 3 | 2)
+        return cpu_time_of(self.pid)
 
     def used(self) -> float:
         """Return the same wherever it can be read, and 0 elsewhere: for what is measured beside something else."""

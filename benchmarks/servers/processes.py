@@ -1,0 +1,88 @@
+"""trio_mcp's server over HTTP in one process or in several, with stores or without: ``processes.py SETTINGS``.
+
+The settings are JSON: ``file``, the file of the stores; ``processes``, with which there is a supervisor; ``tasks``,
+whether the server has them. Each process that serves prints the URL and its id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import trio
+from hypercorn.config import Config
+
+from trio_mcp import Server
+from trio_mcp.extensions import TaskPolicy, Tasks
+from trio_mcp.server.processes.child import inherited
+
+
+@contextlib.asynccontextmanager
+async def announced(server: Server) -> AsyncIterator[None]:
+    """Print the address that the supervisor has bound, in each process that serves."""
+    if (mine := inherited()) is not None:
+        host, port = mine.sockets[0][1].getsockname()
+        print(f"http://{host}:{port}/mcp", os.getpid(), flush=True)
+    yield
+
+
+def build_server(file: str | None = None, *, tasks: bool = False) -> Server:
+    settings: dict[str, Any] = {"extensions": [Tasks()]} if tasks else {}
+    server = Server("benchmark", version="1.0.0", stores=file, lifespan=announced, **settings)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    @server.tool
+    async def pid() -> int:
+        """Return the id of the process that serves the call."""
+        return os.getpid()
+
+    @server.tool
+    async def touch(number: int) -> float:
+        """Announce that a document has changed, and return when."""
+        now = time.perf_counter()
+        server.notify_resource_updated(f"doc://{number}")
+        return now
+
+    @server.resource("doc://{number}")
+    async def doc(number: int) -> str:
+        return str(number)
+
+    if tasks:
+
+        @server.tool(task=TaskPolicy(after=0))
+        async def later() -> int:
+            return 1
+
+    return server
+
+
+async def serve(server: Server, config: Config) -> None:
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(partial(server.serve_http, config=config, max_connections=2000))
+        print(url, os.getpid(), flush=True)
+
+
+def main(processes: int | None = None, **settings: Any) -> None:
+    server = build_server(**settings)
+    config = Config()
+    config.bind = ["127.0.0.1:0"]
+    config.keep_alive_max_requests = sys.maxsize  # so that no client has to reconnect while it is measured
+    config.keep_alive_timeout = 3600
+    if processes is None:
+        trio.run(serve, server, config)
+    else:
+        server.run("http", processes=processes, config=config, stateless=True)
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))
