@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import json
-import os
 import re
 import selectors
 import signal
@@ -24,7 +24,13 @@ TRIES = 200
 """How many connections may be opened until each process has one more (arbitrary)."""
 
 TOPICS = 20
-"""How many resources change, one after the other: at 10 changes a second, each one every two seconds."""
+"""How many resources change, one after the other."""
+
+CHANGES = 10
+"""How many changes there are in a second."""
+
+PATIENCE = 20.0
+"""Seconds after the last change in which all must have heard of it (arbitrary)."""
 
 
 class ProcessesLoad(HttpLoad):
@@ -102,95 +108,112 @@ _CHANGE = re.compile(rb'"uri":"doc://(\d+)"')
 
 
 class FarListeners:
-    """Listeners of one process, while changes are announced in another.
+    """Listeners of one process, each on a connection of its own, while changes are announced in another.
 
     Args:
         file: The file that both share.
-        count: How many listeners there are, each on a connection of its own.
     """
 
-    def __init__(self, file: str, count: int) -> None:
+    def __init__(self, file: str) -> None:
         command = server_command("processes", json.dumps({"file": file}))
         self._listened, self._announcing = HttpLoad(command), HttpLoad(command)
-        self._count = count
-        self._connections: list[Connection] = []
 
-    def open(self) -> None:
-        """Start the servers and the listeners."""
+    def wait_ready(self) -> None:
+        """Wait until both servers serve."""
         for server in (self._listened, self._announcing):
             with server.process.deadline():
                 server.url = server.process.read_line().decode().split()[0]
-        revision = f"MCP-Protocol-Version: {wire.MODERN_VERSION}"
-        head = self._listened.head(revision, "Mcp-Method: subscriptions/listen")
-        wanted = {"notifications": {"resourceSubscriptions": [f"doc://{number}" for number in range(TOPICS)]}}
-        with self._listened.process.deadline():
-            for number in range(self._count):
-                connection = self._listened.connect()
-                self._connections.append(connection)
-                connection.send(post(head, wire.request(number, "subscriptions/listen", wanted, "modern")))
-            for connection in self._connections:
-                _read_acknowledgement(connection)
 
-    def delays(self, changes: int, rate: float) -> list[float]:
-        """Announce so many changes, and return the seconds until each listener heard of each of them."""
-        announced: list[tuple[int, float]] = []
-        heard: list[tuple[int, float]] = []
-        rests = {connection: b"" for connection in self._connections}
-        with (
-            contextlib.closing(self._announcing.connect()) as caller,
-            selectors.DefaultSelector() as selector,
-            self._listened.process.deadline(changes / rate + DEADLINE),
-        ):
-            for connection in self._connections:
-                selector.register(connection.socket, selectors.EVENT_READ, connection)
-            selector.register(caller.socket, selectors.EVENT_READ, caller)
-            begun, sent = time.perf_counter(), 0
-            while len(heard) < changes * self._count or len(announced) < changes:
-                if sent < changes and time.perf_counter() >= begun + sent / rate:
-                    caller.send(self._announcing.request_of(sent, "touch", {"number": sent % TOPICS}))
-                    sent += 1
-                next_one = begun + sent / rate - time.perf_counter()
-                for key, _ in selector.select(max(0.0, next_one) if sent < changes else None):
-                    connection = key.data
-                    if connection is caller:
-                        if (answer := caller.take()) is not None:
-                            number = len(announced)
-                            result = wire.result_of(answer, number)["structuredContent"]["result"]
-                            announced.append((number, result))
-                        continue
-                    data = rests[connection] + connection.socket.recv(65536)
-                    now = time.perf_counter()
-                    complete, _, rests[connection] = data.rpartition(b"\n")
-                    heard += [(int(found), now) for found in _CHANGE.findall(complete)]
-        return _matched(announced, heard)
+    def delays(self, count: int, topics: int, changes: int) -> list[float]:
+        """Announce changes, and return the seconds after which each of its listeners heard of each of them.
+
+        Args:
+            count: How many listeners there are.
+            topics: To how many resources of `TOPICS` each one listens. The resources change one after the other.
+            changes: How many changes there are, `CHANGES` a second.
+        """
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._listened.process.deadline(changes / CHANGES + DEADLINE))
+            listeners = [_Listener(self._listened, number, topics) for number in range(count)]
+            for each in listeners:
+                stack.callback(each.connection.close)
+                each.wait_acknowledged()
+            caller = stack.enter_context(contextlib.closing(self._announcing.connect()))
+            announced = self._announce(caller, listeners, changes, stack.enter_context(selectors.DefaultSelector()))
+        return [delay for each in listeners for delay in each.delays(announced)]
+
+    def _announce(
+        self, caller: Connection, listeners: list[_Listener], changes: int, selector: selectors.BaseSelector
+    ) -> list[float]:
+        """Announce changes until all who listen have heard of the last ones, and return when each was announced."""
+        for each in listeners:
+            selector.register(each.connection.socket, selectors.EVENT_READ, each)
+        selector.register(caller.socket, selectors.EVENT_READ)
+        begun, sent, announced = time.perf_counter(), 0, list[float]()
+        give_up = begun + changes / CHANGES + PATIENCE
+        while (now := time.perf_counter()) < give_up:
+            if sent < changes and now >= begun + sent / CHANGES:
+                caller.send(self._announcing.request_of(sent, "touch", {"number": sent % TOPICS}))
+                sent += 1
+            elif len(announced) == changes and all(each.has_heard(announced) for each in listeners):
+                return announced
+            for key, _ in selector.select(max(0.0, begun + sent / CHANGES - now) if sent < changes else PATIENCE):
+                if key.data is not None:
+                    key.data.hear()
+                elif (answer := caller.take()) is not None:
+                    announced.append(wire.result_of(answer, len(announced))["structuredContent"]["result"])
+        raise wire.WrongAnswer(f"some of {len(listeners)} listeners have not heard of the last change of a resource")
 
     def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
         self._listened.close()
         self._announcing.close()
 
 
-def _matched(announced: list[tuple[int, float]], heard: list[tuple[int, float]]) -> list[float]:
-    """Return for each time at which a change was heard how long ago it was announced.
+class _Listener:
+    """A stream of notifications.
 
-    Raises:
-        WrongAnswer: If a change was heard by too many or too few.
+    Attributes:
+        connection: The connection that carries it.
     """
-    told: Counter[int] = Counter()
-    delays = []
-    for topic, now in heard:
-        number, when = max(each for each in announced if each[0] % TOPICS == topic and each[1] <= now)
-        told[number] += 1
-        delays.append(now - when)
-    if len(set(told.values())) != 1 or len(told) != len(announced):
-        raise wire.WrongAnswer(f"some listeners were not told of each change: {sorted(told.items())}")
-    return delays
 
+    def __init__(self, server: HttpServer, number: int, topics: int) -> None:
+        self.connection = server.connect()
+        self._heard: dict[int, list[float]] = {(number + each) % TOPICS: [] for each in range(topics)}
+        self._rest = b""
+        head = server.head(f"MCP-Protocol-Version: {wire.MODERN_VERSION}", "Mcp-Method: subscriptions/listen")
+        wanted = {"notifications": {"resourceSubscriptions": [f"doc://{topic}" for topic in self._heard]}}
+        self.connection.send(post(head, wire.request(number, "subscriptions/listen", wanted, "modern")))
 
-def _read_acknowledgement(connection: Connection) -> None:
-    data = b""
-    while b"acknowledged" not in data or not data.endswith(b"\n"):
-        if not (found := connection.socket.recv(65536)):
-            raise ProcessFailed(f"a server refused a listener: {data[:300]!r}")
-        data += found
+    def wait_acknowledged(self) -> None:
+        while b"acknowledged" not in self._rest or not self._rest.endswith(b"\n"):
+            self._read()
+        self._rest = b""
+
+    def hear(self) -> None:
+        """Take note of when the notifications that have arrived did so."""
+        self._read()
+        now = time.perf_counter()
+        complete, _, self._rest = self._rest.rpartition(b"\n")
+        for topic in _CHANGE.findall(complete):
+            self._heard[int(topic)].append(now)
+
+    def _read(self) -> None:
+        if not (data := self.connection.socket.recv(65536)):
+            raise ProcessFailed(f"a server ended the stream of a listener: {self._rest[:300]!r}")
+        self._rest += data
+
+    def has_heard(self, announced: list[float]) -> bool:
+        """Return whether it has heard of the last change of each of its resources."""
+        return all(
+            not when or (heard and heard[-1] > when[-1])
+            for topic, heard in self._heard.items()
+            for when in [announced[topic::TOPICS]]
+        )
+
+    def delays(self, announced: list[float]) -> list[float]:
+        """Return for each change how long it took to hear of it; one notification may tell of several changes."""
+        return [
+            heard[bisect.bisect(heard, when)] - when
+            for topic, heard in self._heard.items()
+            for when in announced[topic::TOPICS]
+        ]

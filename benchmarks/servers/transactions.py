@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -26,18 +27,18 @@ MOST = 2000  # operations of a kind, because the journal of a task has a bound
 begun = 0
 """How many transactions have begun."""
 
-_connect = sqlite3.connect
-
 
 def _note(statement: str) -> None:
     global begun
     begun += statement.startswith("BEGIN")
 
 
-def _connect_counted(*arguments: Any, **settings: Any) -> sqlite3.Connection:
-    connection = _connect(*arguments, **settings)
-    connection.set_trace_callback(_note)
-    return connection
+class Counted(sqlite3.Connection):
+    """A connection whose transactions are counted."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.set_trace_callback(_note)
 
 
 class Count(BaseModel):
@@ -77,8 +78,14 @@ async def main(file: str, seconds: float) -> None:
 
     @server.tool
     async def states(ctx: Context) -> None:
-        found["reading the state of a user"] = await measured(lambda _: ctx.user_state(Count), seconds)
-        found["changing the state of a user"] = await measured(lambda _: ctx.update_user_state(Count, one_more), seconds)
+        async def read(_: int) -> Count:
+            return await ctx.user_state(Count)
+
+        async def change(_: int) -> Count:
+            return await ctx.update_user_state(Count, one_more)
+
+        for step in (read, change):
+            found[f"{step.__name__} the state of a user"] = await measured(step, seconds)
 
     @server.tool(task=TaskPolicy(after=0))
     async def remember(ctx: Context) -> None:
@@ -98,5 +105,5 @@ async def main(file: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    sqlite3.connect = _connect_counted
+    sqlite3.connect = partial(sqlite3.connect, factory=Counted)  # type: ignore[assignment]
     trio.run(main, sys.argv[1], float(sys.argv[2]))

@@ -21,7 +21,17 @@ from tests.injection import cancel_everywhere
 from tests.server.input_harness import LEGACY, MODERN, Name, accept, hand_client, text_of
 from trio_mcp import Client, Context, LocalProtocolError, Principal, Server
 from trio_mcp.extensions import Tasks
-from trio_mcp.stores import MemoryStores, SqliteStores, StateConflict, StoreError, Stores, UserStateOptions
+from trio_mcp.stores import (
+    MemoryStores,
+    SqliteStores,
+    StateConflict,
+    StateEntry,
+    StatePut,
+    StoreError,
+    Stores,
+    UserStateOptions,
+    user_states as rooms,
+)
 
 ANN = person("ann")
 TRUST = UserStateOptions(trust_principal=True)
@@ -213,7 +223,9 @@ async def test_of_changes_that_two_servers_make_at_once_none_is_lost(stores: Sto
 class Contested(MemoryStores):
     """Stores in which another process always writes first."""
 
-    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
         entry = await self.state(user, name)
         await super().put_state(user, name, b"{}", tag=None if entry is None else entry.tag, expires=None)
         return await super().put_state(user, name, value, tag=tag, expires=expires)
@@ -274,6 +286,110 @@ async def test_a_state_ends_a_while_after_it_was_last_written() -> None:
         await ctx.update_user_state(Count, one_more)
         now[0] += 1e9
         assert (await ctx.user_state(Count)).value == 2
+
+
+# --- what a process remembers -----------------------------------------------------------------------------------------
+
+
+class Watched(MemoryStores):
+    """Stores that write down what is asked of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def state(self, user: str, name: str) -> StateEntry | None:
+        self.asked.append("read")
+        return await super().state(user, name)
+
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
+        put = await super().put_state(user, name, value, tag=tag, expires=expires)
+        self.asked.append("put" if put.done else "conflict")
+        return put
+
+    def asked_now(self) -> list[str]:
+        asked, self.asked = self.asked, []
+        return asked
+
+
+async def test_a_change_of_a_state_that_this_process_has_seen_last_is_one_transaction() -> None:
+    stores = Watched()
+    async with context_of(stores) as ctx:
+        await ctx.update_user_state(Count, one_more)
+        assert stores.asked_now() == ["read", "put"]
+        assert (await ctx.update_user_state(Count, one_more)).value == 2
+        assert stores.asked_now() == ["put"]
+        await ctx.forget_user()
+        assert (await ctx.user_state(Count)).value == 0
+        stores.asked_now()
+        assert (await ctx.update_user_state(Count, one_more)).value == 1
+        assert stores.asked_now() == ["read", "put"]
+    async with context_of(stores) as ctx:
+        await ctx.user_state(Count)
+        stores.asked_now()
+        assert (await ctx.update_user_state(Count, one_more)).value == 2
+        assert stores.asked_now() == ["put"]
+
+
+@pytest.mark.parametrize("elsewhere", ["changed", "forgotten"])
+async def test_a_state_that_another_process_has_changed_since_is_not_read_again(elsewhere: str) -> None:
+    stores = Watched()
+    async with context_of(stores) as one, context_of(stores) as two:
+        await one.update_user_state(Cart, add("tea"))
+        if elsewhere == "changed":
+            await two.update_user_state(Cart, add("milk"))
+        else:
+            await two.forget_user()
+        stores.asked_now()
+        items = (await one.update_user_state(Cart, add("rum"))).items
+        assert items == (["tea", "milk", "rum"] if elsewhere == "changed" else ["rum"])
+        assert stores.asked_now() == ["conflict", "put"]
+        # What was wrong is not tried again: requests of this user may meet another process each time.
+        await one.update_user_state(Cart, add("ale"))
+        assert stores.asked_now() == ["read", "put"]
+
+
+def only_with_milk(cart: Cart) -> Cart:
+    if "milk" not in cart.items:
+        raise ValueError("there is no milk")
+    return add("tea")(cart)
+
+
+async def test_a_change_does_not_fail_because_of_a_state_that_is_out_of_date() -> None:
+    stores = MemoryStores()
+    async with context_of(stores) as one, context_of(stores) as two:
+        await one.user_state(Cart)
+        await one.update_user_state(Cart, lambda cart: cart)
+        await two.update_user_state(Cart, add("milk"))
+        assert (await one.update_user_state(Cart, only_with_milk)).items == ["milk", "tea"]
+        await two.forget_user()
+        with pytest.raises(ValueError, match="there is no milk"):
+            await one.update_user_state(Cart, only_with_milk)
+
+
+async def test_what_a_process_remembers_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "MOST_SEEN", 3)
+    monkeypatch.setattr(rooms, "SEEN_BYTES", 200)
+    stores = Watched()
+
+    async def remembered(*names: str) -> list[bool]:
+        found = []
+        for name in names:
+            stores.asked_now()
+            await ctx.update_user_state(Cart, lambda cart: cart, name=name)
+            found.append(stores.asked_now() == ["put"])
+        return found
+
+    async with context_of(stores) as ctx:
+        assert await remembered("a", "b", "c", "d") == [False] * 4
+        assert await remembered("d", "c", "b") == [True] * 3
+        assert await remembered("a", "d") == [False, False]  # the least recent one was forgotten, as "a" came
+        await ctx.update_user_state(Cart, add("x" * 180), name="e")
+        assert await remembered("e", "a") == [True, False]  # together they would be too large
+        await ctx.update_user_state(Cart, add("x" * 250), name="f")
+        assert await remembered("f", "e") == [False, False]  # it is too large alone
 
 
 # --- where it is available --------------------------------------------------------------------------------------------

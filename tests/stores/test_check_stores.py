@@ -19,6 +19,7 @@ from trio_mcp.stores import (
     MemoryStores,
     SqliteStores,
     StaleWriter,
+    StatePut,
     StoredTask,
     Stores,
 )
@@ -279,9 +280,21 @@ class Coarse(Faulty):
 class Blind(Faulty):
     breaks = "states_are_compared"
 
-    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
         found = await super().state(user, name)
         return await super().put_state(user, name, value, tag=found and found.tag, expires=expires)
+
+
+class Secretive(Faulty):
+    breaks = "what_is_kept_is_said"
+
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
+        put = await super().put_state(user, name, value, tag=tag, expires=expires)
+        return put if put.done else StatePut(False, None)
 
 
 class Sticky(Faulty):
@@ -294,18 +307,21 @@ class Sticky(Faulty):
 class Eternal(Faulty):
     breaks = "states_expire"
 
-    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
         return await super().put_state(user, name, value, tag=tag, expires=None)
 
 
 class Losing(Faulty):
     breaks = "no_update_is_lost"
 
-    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
         if value == b"7":  # as if two had seen the same value
             found = await super().state(user, name)
-            await super().put_state(user, name, b"6", tag=found and found.tag, expires=expires)
-            return True
+            return await super().put_state(user, name, b"6", tag=found and found.tag, expires=expires)
         return await super().put_state(user, name, value, tag=tag, expires=expires)
 
 

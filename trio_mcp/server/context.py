@@ -545,8 +545,8 @@ class Context(RequestContext, Generic[StateT]):
         Args:
             model: The class of the state: a pydantic model whose fields all have defaults.
             change: A sync function that gets the state, at first ``model()``, and returns the state to keep.
-                After a conflict with another request it is called again, with the new state, up to 8 times. It runs in
-                the event loop.
+                After a conflict with another request it is called again, with the new state, up to 8 times. It is
+                first called with the state that this process has seen last, if any. It runs in the event loop.
             name: The name of the state. By default it is that of the class; in a mounted server, the server's name and
                 a slash precede it.
 

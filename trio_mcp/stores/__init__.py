@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         StaleWriter as StaleWriter,
         StateConflict as StateConflict,
         StateEntry as StateEntry,
+        StatePut as StatePut,
         StoreBusy as StoreBusy,
         StoredTask as StoredTask,
         StoreError as StoreError,

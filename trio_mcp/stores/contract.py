@@ -29,6 +29,7 @@ __all__ = [
     "StaleWriter",
     "StateConflict",
     "StateEntry",
+    "StatePut",
     "StoreBusy",
     "StoreError",
     "StoreFull",
@@ -160,6 +161,19 @@ class StateEntry:
 
     value: bytes
     tag: str
+
+
+@attrs.frozen
+class StatePut:
+    """The outcome of `Stores.put_state`.
+
+    Attributes:
+        done: Whether the value was stored.
+        entry: What is kept now: the value that was stored, or else the one that was in its way; None if there is none.
+    """
+
+    done: bool
+    entry: StateEntry | None
 
 
 class Stores(abc.ABC):
@@ -375,7 +389,9 @@ class Stores(abc.ABC):
         """
 
     @abc.abstractmethod
-    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
         """Keep a value for a user, if the value has not changed meanwhile.
 
         Args:
@@ -386,7 +402,8 @@ class Stores(abc.ABC):
             expires: Seconds since the epoch at which the value expires; None for never.
 
         Returns:
-            Whether the value was stored; False if the stored one has another tag.
+            Whether the value was stored, which it is not if the stored one has another tag; and what is kept now, so
+            that the caller need not read it.
         """
 
     @abc.abstractmethod

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 import attrs
 
-from trio_mcp.stores.contract import MOST_TOPICS, TOPIC_AGE, Changed, StateEntry
+from trio_mcp.stores.contract import MOST_TOPICS, TOPIC_AGE, Changed, StateEntry, StatePut
 from trio_mcp.stores.times import taken
 
 __all__ = ["MemoryChanges", "MemoryCounters", "MemoryStates"]
@@ -62,16 +62,17 @@ class MemoryStates:
         entry, expires = self._users.get(user, {}).get(name, (None, None))
         return None if expires is not None and expires <= self._now() else entry
 
-    def put(self, user: str, name: str, value: bytes, tag: str | None, expires: float | None) -> bool:
+    def put(self, user: str, name: str, value: bytes, tag: str | None, expires: float | None) -> StatePut:
         """See `Stores.put_state`."""
         self._drop_expired()
         entry = self.get(user, name)
         if (None if entry is None else entry.tag) != tag:
-            return False
-        self._users.setdefault(user, {})[name] = StateEntry(value, secrets.token_urlsafe(8)), expires
+            return StatePut(False, entry)
+        entry = StateEntry(value, secrets.token_urlsafe(8))
+        self._users.setdefault(user, {})[name] = entry, expires
         if expires is not None:
             heapq.heappush(self._expiring, (expires, user, name))
-        return True
+        return StatePut(True, entry)
 
     def forget(self, user: str) -> None:
         """See `Stores.forget_states`."""

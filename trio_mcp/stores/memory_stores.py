@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from trio_mcp._checks import check_hook
-from trio_mcp.stores.contract import LOOK, Changed, Claim, JournalEntry, StateEntry, StoredTask, Stores
+from trio_mcp.stores.contract import LOOK, Changed, Claim, JournalEntry, StateEntry, StatePut, StoredTask, Stores
 from trio_mcp.stores.event_store import StoredEvent
 from trio_mcp.stores.event_stores import MemoryEventStore
 from trio_mcp.stores.listeners import TopicListener, TopicListeners
@@ -231,7 +231,9 @@ class MemoryStores(Stores):
         await trio.lowlevel.checkpoint()
         return self._states.get(user, name)
 
-    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
         await trio.lowlevel.checkpoint()
         return self._states.put(user, name, value, tag, expires)
 

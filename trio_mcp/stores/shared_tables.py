@@ -6,7 +6,7 @@ import secrets
 import sqlite3
 from collections.abc import Collection
 
-from trio_mcp.stores.contract import MOST_TOPICS, TOPIC_AGE, Changed, StateEntry
+from trio_mcp.stores.contract import MOST_TOPICS, TOPIC_AGE, Changed, StateEntry, StatePut
 from trio_mcp.stores.times import SLICE, Moment, taken
 
 __all__ = ["SCHEMA", "announce", "changed", "drop_buckets", "forget", "put_state", "remember", "state_of", "take"]
@@ -74,17 +74,18 @@ def put_state(
     tag: str | None,
     expires: float | None,
     moment: Moment,
-) -> bool:
-    """Keep a value for a user if the one before has this tag; return whether it was kept."""
+) -> StatePut:
+    """Keep a value for a user if the one before has this tag."""
     connection.execute(
         "DELETE FROM states WHERE rowid IN (SELECT rowid FROM states WHERE expires <= ? LIMIT ?)", (moment.now, SLICE)
     )
     entry = state_of(connection, user, name, moment)
     if (None if entry is None else entry.tag) != tag:
-        return False
-    row = (user, name, value, secrets.token_urlsafe(8), expires)
+        return StatePut(False, entry)
+    entry = StateEntry(value, secrets.token_urlsafe(8))
+    row = (user, name, value, entry.tag, expires)
     connection.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?)", row)
-    return True
+    return StatePut(True, entry)
 
 
 def forget(connection: sqlite3.Connection, user: str) -> None:

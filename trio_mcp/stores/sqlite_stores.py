@@ -28,6 +28,7 @@ from trio_mcp.stores.contract import (
     Claim,
     JournalEntry,
     StateEntry,
+    StatePut,
     StoreBusy,
     StoredTask,
     StoreError,
@@ -216,7 +217,9 @@ class SqliteStores(Stores):
     async def state(self, user: str, name: str) -> StateEntry | None:
         return await self._read(lambda each, moment: shared_tables.state_of(each, user, name, moment))
 
-    async def put_state(self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None) -> bool:
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
         return await self._write(
             lambda each, moment: shared_tables.put_state(each, user, name, value, tag, expires, moment)
         )

@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 from trio_mcp._checks import check_count, check_flag, check_hook, check_seconds, validator
 from trio_mcp.convert import brief
 from trio_mcp.principal import Principal
-from trio_mcp.stores.contract import StateConflict, StoreError, Stores
+from trio_mcp.stores.contract import StateConflict, StateEntry, StoreError, Stores
 
 __all__ = ["UserStateOptions", "UserStates"]
 
@@ -28,6 +28,10 @@ MOST_TRIES: Final = 8
 
 PAUSE: Final = 0.004
 """The longest pause in seconds after the first conflict (arbitrary); it doubles with each further one."""
+
+MOST_SEEN: Final = 1000
+SEEN_BYTES: Final = 4 * 1024 * 1024
+"""How many states a process remembers, and how many bytes they have together (both arbitrary)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +58,35 @@ class UserStateOptions:
     trust_principal: bool = attrs.field(default=False, validator=validator(check_flag))
 
 
+@attrs.define(eq=False)
+class _Seen:
+    """The states that this process has read or written last; the least recent ones are forgotten first."""
+
+    _entries: dict[tuple[str, str], StateEntry] = attrs.field(factory=dict, init=False)
+    _size: int = attrs.field(default=0, init=False)
+
+    def take(self, user: str, name: str) -> StateEntry | None:
+        """Return a state, and forget it; it may have changed since."""
+        entry = self._entries.pop((user, name), None)
+        if entry is not None:
+            self._size -= len(entry.value) + len(name)
+        return entry
+
+    def keep(self, user: str, name: str, entry: StateEntry | None) -> None:
+        """Remember a state, unless there is none."""
+        self.take(user, name)
+        if entry is not None:
+            self._entries[user, name] = entry
+            self._size += len(entry.value) + len(name)
+            while len(self._entries) > MOST_SEEN or self._size > SEEN_BYTES:
+                self.take(*next(iter(self._entries)))
+
+    def forget(self, user: str) -> None:
+        """Forget the states of a user."""
+        for key in [key for key in self._entries if key[0] == user]:
+            self.take(*key)
+
+
 @attrs.frozen(eq=False)
 class UserStates:
     """The states of the users of one server.
@@ -65,6 +98,7 @@ class UserStates:
 
     stores: Stores
     options: UserStateOptions
+    _seen: _Seen = attrs.field(factory=_Seen, init=False)
 
     def user(self, principal: Principal) -> str:
         """Return the digest under which the states of a user are kept."""
@@ -76,10 +110,14 @@ class UserStates:
         """Return a state, or a new one if nothing is kept. The errors are those of `update`."""
         _check_model(model)
         entry = await self.stores.state(user, name)
-        return _new(model) if entry is None else _stored(name, model, entry.value)
+        self._seen.keep(user, name, entry)
+        return _state_of(entry, name, model)
 
     async def update(self, user: str, name: str, model: type[ModelT], change: Callable[[ModelT], ModelT]) -> ModelT:
         """Replace a state with what a function returns for it.
+
+        If this process has seen the state before, that is tried first, as mostly no other process has changed it since.
+        The store compares the tag in any case, so no change is lost, and what is tried in vain does not count as a try.
 
         Args:
             user: The user.
@@ -99,16 +137,29 @@ class UserStates:
         """
         _check_model(model)
         check_hook("change", change, sync=True)
-        for turn in range(MOST_TRIES):
-            if turn:  # those who were in conflict must not try again at the same time
-                await trio.sleep(random.random() * PAUSE * 2**turn)
+        entry = self._seen.take(user, name)
+        guesses = 0 if entry is None else 1
+        if entry is None:
             entry = await self.stores.state(user, name)
-            changed = change(_new(model) if entry is None else _stored(name, model, entry.value))
-            value, kept = self._checked(name, model, changed)
+        for turn in range(MOST_TRIES + guesses):
+            if turn > guesses:  # those who were in conflict must not try again at the same time
+                await trio.sleep(random.random() * PAUSE * 2 ** (turn - guesses))
+                entry = await self.stores.state(user, name)
+            try:
+                value, kept = self._checked(name, model, change(_state_of(entry, name, model)))
+            except Exception:
+                if turn >= guesses:
+                    raise
+                entry = await self.stores.state(user, name)  # the state may be another one by now, which does fit
+                continue
             expires = None if self.options.ttl is None else self.stores.now() + self.options.ttl
             tag = None if entry is None else entry.tag
-            if await self.stores.put_state(user, name, value, tag=tag, expires=expires):
+            put = await self.stores.put_state(user, name, value, tag=tag, expires=expires)
+            if put.done:
+                if not turn:  # a user whose requests meet another process each time would be a wrong guess each time
+                    self._seen.keep(user, name, put.entry)
                 return kept
+            entry = put.entry
         raise StateConflict(
             f"the state {name!r} of a user was not changed: others have changed it at each of {MOST_TRIES} tries; try"
             " again later, or divide the state into several that change less often"
@@ -116,6 +167,7 @@ class UserStates:
 
     async def forget(self, user: str) -> None:
         """Delete all states of a user."""
+        self._seen.forget(user)
         await self.stores.forget_states(user)
 
     def _checked(self, name: str, model: type[ModelT], changed: object) -> tuple[bytes, ModelT]:
@@ -150,6 +202,10 @@ class UserStates:
 def _check_model(model: object) -> None:
     if not isinstance(model, type) or not issubclass(model, BaseModel):
         raise TypeError(f"model must be a class of pydantic's BaseModel, got {model!r:.100}")
+
+
+def _state_of(entry: StateEntry | None, name: str, model: type[ModelT]) -> ModelT:
+    return _new(model) if entry is None else _stored(name, model, entry.value)
 
 
 def _new(model: type[ModelT]) -> ModelT:

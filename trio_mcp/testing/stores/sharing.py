@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from trio_mcp.stores.contract import Changed
+from trio_mcp.stores.contract import Changed, StateEntry, Stores
 from trio_mcp.testing.stores.rule import PairOfStores, store_rule
 
 __all__: list[str] = []
@@ -50,18 +50,37 @@ async def no_change_is_missed(pair: PairOfStores) -> None:
 @store_rule("A state is replaced only by one who has seen it")
 async def states_are_compared(pair: PairOfStores) -> None:
     pair.equal(await pair.one.state("ann", "cart"), None, "state() before any write")
-    pair.equal(await pair.one.put_state("ann", "cart", b"1", tag="x", expires=None), False, "put_state() with a tag")
-    pair.equal(await pair.one.put_state("ann", "cart", b"1", tag=None, expires=None), True, "the first put_state()")
-    pair.equal(await pair.two.put_state("ann", "cart", b"2", tag=None, expires=None), False, "a second one")
+
+    async def put(store: Stores, value: bytes, tag: str | None) -> bool:
+        return (await store.put_state("ann", "cart", value, tag=tag, expires=None)).done
+
+    pair.equal(await put(pair.one, b"1", "x"), False, "put_state() with a tag")
+    pair.equal(await put(pair.one, b"1", None), True, "the first put_state()")
+    pair.equal(await put(pair.two, b"2", None), False, "a second one")
     first = await pair.two.state("ann", "cart")
     assert first is not None
     pair.equal(first.value, b"1", "the value")
-    pair.equal(await pair.two.put_state("ann", "cart", b"2", tag=first.tag, expires=None), True, "a replacement")
-    pair.equal(await pair.one.put_state("ann", "cart", b"3", tag=first.tag, expires=None), False, "a late replacement")
+    pair.equal(await put(pair.two, b"2", first.tag), True, "a replacement")
+    pair.equal(await put(pair.one, b"3", first.tag), False, "a late replacement")
     second = await pair.one.state("ann", "cart")
     pair.equal(second and second.value, b"2", "the value after that")
     for user, name in (("bob", "cart"), ("ann", "other")):
         pair.equal(await pair.one.state(user, name), None, "another user's state, and another name")
+
+
+@store_rule("A process that has kept a state, or could not, knows what is kept now")
+async def what_is_kept_is_said(pair: PairOfStores) -> None:
+    async def put(store: Stores, value: bytes, tag: str | None) -> StateEntry | None:
+        put = await store.put_state("ann", "cart", value, tag=tag, expires=None)
+        pair.equal(put.entry, await pair.one.state("ann", "cart"), f"the entry with done={put.done}")
+        return put.entry
+
+    pair.equal(await put(pair.one, b"1", "x"), None, "put_state() with a tag, while nothing is kept")
+    first = await put(pair.one, b"1", None)
+    assert first is not None
+    pair.equal(first.value, b"1", "the value that put_state() has kept")
+    second = await put(pair.two, b"2", first.tag)
+    pair.equal(await put(pair.one, b"3", first.tag), second, "the entry with a late put_state()")
 
 
 @store_rule("A user's states are forgotten together, and a tag from before does not fit what follows")
@@ -73,10 +92,10 @@ async def states_are_forgotten(pair: PairOfStores) -> None:
     await pair.two.forget_states("ann")
     left = [await pair.one.state(user, name) for user, name in (("ann", "a"), ("ann", "b"), ("bob", "a"))]
     pair.equal([each is not None for each in left], [False, False, True], "which states there are")
-    pair.equal(await pair.one.put_state("ann", "a", b"1", tag=None, expires=None), True, "put_state() after that")
-    pair.equal(
-        await pair.two.put_state("ann", "a", b"2", tag=old.tag, expires=None), False, "put_state() with an old tag"
-    )
+    put = await pair.one.put_state("ann", "a", b"1", tag=None, expires=None)
+    pair.equal(put.done, True, "put_state() after that")
+    put = await pair.two.put_state("ann", "a", b"2", tag=old.tag, expires=None)
+    pair.equal(put.done, False, "put_state() with an old tag")
     await pair.one.forget_states("unknown")
 
 
@@ -85,13 +104,13 @@ async def states_expire(pair: PairOfStores) -> None:
     now = pair.one.now()
     await pair.one.put_state("ann", "past", b"1", tag=None, expires=now - 1)
     pair.equal(await pair.two.state("ann", "past"), None, "a state that has expired")
-    pair.equal(
-        await pair.two.put_state("ann", "past", b"2", tag=None, expires=now + 3600), True, "another in its place"
-    )
+    put = await pair.two.put_state("ann", "past", b"2", tag=None, expires=now + 3600)
+    pair.equal(put.done, True, "another in its place")
     found = await pair.one.state("ann", "past")
     pair.equal(found and found.value, b"2", "that state")
     assert found is not None
-    pair.equal(await pair.one.put_state("ann", "past", b"3", tag=found.tag, expires=None), True, "one that stays")
+    put = await pair.one.put_state("ann", "past", b"3", tag=found.tag, expires=None)
+    pair.equal(put.done, True, "one that stays")
     pair.equal(await pair.two.state("ann", "past") is None, False, "whether it is gone")
 
 
@@ -104,7 +123,8 @@ async def no_update_is_lost(pair: PairOfStores) -> None:
             while not done:
                 found = await store.state("ann", "count")
                 value, tag = (b"0", None) if found is None else (found.value, found.tag)
-                done = await store.put_state("ann", "count", b"%d" % (int(value) + 1), tag=tag, expires=None)
+                put = await store.put_state("ann", "count", b"%d" % (int(value) + 1), tag=tag, expires=None)
+                done = put.done
 
     async with trio.open_nursery() as nursery:
         for number in range(4):
