@@ -164,5 +164,5 @@ def _idle(folder: str, options: Options) -> Group:
             label: [(now - before[label][pid]) / seconds for pid, now in woken(pids).items()]
             for label, pids in watched.items()
         }
-    targets = dict.fromkeys(samples, Target("<=", 2))
+    targets = dict.fromkeys(files, Target("<=", 2))
     return Group("processes", "wake-ups of each process of a server at rest", "per s", samples, [], targets)

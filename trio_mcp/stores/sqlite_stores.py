@@ -163,7 +163,8 @@ class SqliteStores(Stores):
         await self._bell.hear(self._opened().wake_all)
 
     def listen(self, topic: str, *, look: float = LOOK) -> AbstractContextManager[TopicListener]:
-        return self._opened().listen(topic, lambda: look)
+        # All who listen look at the same moments, so that a process with nothing to do wakes up once for all of them.
+        return self._opened().listen(topic, lambda: look - trio.current_time() % look)
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 

@@ -182,7 +182,8 @@ async def _serve_until_told(mine: Inherited, serve: Callable[..., Any], argument
             async def beat() -> None:
                 while True:
                     _report(mine, b"")
-                    await trio.sleep(BEAT)
+                    # This is when those look who wait for other processes, so that the process wakes up once for both.
+                    await trio.sleep(BEAT - trio.current_time() % BEAT)
 
             async def serve_to_the_end(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - passes it on
                 await serve(shutdown=shutdown, task_status=task_status, **arguments)
