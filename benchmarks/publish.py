@@ -1,7 +1,8 @@
 """Write down the figures of a run: ``python -m benchmarks.publish REPORT.json``.
 
 From the report that ``python -m benchmarks --json`` has written come results.json beside this file, the tables of
-docs/performance.md, and its pictures in docs/images/performance. ``--tables`` prints every figure of a report instead.
+docs/performance.md, and its pictures in docs/images/performance. ``--add`` puts only the scenarios of the report into
+them, beside those that are there. ``--tables`` prints every figure of a report instead.
 """
 
 from __future__ import annotations
@@ -24,11 +25,22 @@ IMAGES = ROOT / "docs" / "images" / "performance"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks.publish` -->", "<!-- end of the figures -->"
 
 
+def added(report: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Return a report with the scenarios of another run, in place of those that it has of them."""
+    run = {key: value for key, value in more.items() if key != "groups"}
+    names = dict.fromkeys(group["scenario"] for group in more["groups"])
+    kept = [group for group in report["groups"] if group["scenario"] not in names]
+    runs = {**report.get("runs", {}), **dict.fromkeys(names, run)}
+    return {**report, "runs": runs, "groups": [*kept, *more["groups"]]}
+
+
 def goals(report: dict[str, Any]) -> str:
     """Return everything that has a target, with what was measured, as Markdown: an overview, and a table a scenario."""
     scenarios: dict[str, list[list[str]]] = {}
+    notes: dict[str, list[str]] = {}
     for group in groups_of(report):
         rows = scenarios.setdefault(group.scenario, [])
+        notes.setdefault(group.scenario, []).extend(f"- {group.case}: {note}" for note in group.notes)
         for comparison in group.comparisons:
             if comparison.target is not None:
                 spread = Spread.of(group.ratios(comparison))
@@ -45,7 +57,10 @@ def goals(report: dict[str, Any]) -> str:
             overview.append([scenario, str(len(rows)), str(met)])
             table = "\n".join(markdown_table([["case", "what", "median", "range", "goal"], *rows], texts=2))
             summary = f"<summary>{scenario}: {met} of {len(rows)} goals met</summary>"
-            tables.append(f"<details>{summary}\n\n{table}\n\n</details>")
+            run = [run_of(report["runs"][scenario])] if scenario in report.get("runs", {}) else []
+            parts = [summary, *run, table, *(["\n".join(notes[scenario])] if notes[scenario] else [])]
+            text = "\n\n".join(parts)
+            tables.append(f"<details>{text}\n\n</details>")
     return "\n\n".join(["\n".join(markdown_table(overview)), *tables])
 
 
@@ -73,9 +88,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Write everything, or print the tables, and return the exit status."""
     parser = Parser(prog="python -m benchmarks.publish", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("report", type=earlier, help="what `python -m benchmarks --json` has written")
+    parser.add_argument("--add", action="store_true", help="replace only the scenarios of this report")
     parser.add_argument("--tables", action="store_true", help="print every figure as Markdown, and write nothing")
     chosen = parser.parse_args(arguments)
-    report = chosen.report
+    report = added(earlier(str(REPORT)), chosen.report) if chosen.add else chosen.report
     if chosen.tables:
         print(as_markdown(groups_of(report), report), end="")
         return 0

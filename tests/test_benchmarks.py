@@ -212,7 +212,7 @@ def test_a_ratio_of_costs_is_better_the_other_way_round() -> None:
 def test_a_run_knows_how_long_each_scenario_takes() -> None:
     assert TYPICAL.keys() == SCENARIOS.keys()
     # as benchmarks/README.md says
-    assert about(Plan(list(TYPICAL), quick=False, scale=1).left()) == "about 32 minutes"
+    assert about(Plan(list(TYPICAL), quick=False, scale=1).left()) == "about 34 minutes"
     assert about(Plan(list(TYPICAL), quick=True, scale=1).left()) == "about 4 minutes"
 
 
@@ -303,6 +303,25 @@ def test_the_page_and_the_pictures_come_from_the_same_run() -> None:
         for theme in pictures.THEMES:
             for size in pictures.SIZES:
                 assert pictures.described(report) in (publish.IMAGES / f"{name}{size}-{theme}.svg").read_text()
+
+
+def test_the_scenarios_of_another_run_take_the_place_of_earlier_ones_and_say_when_they_were_measured() -> None:
+    report = json.loads(publish.REPORT.read_text())
+    group = Group(
+        "memory", "alone", "µs", {"ours": [7.5]}, value_targets={"ours": Target("<=", 8)}, notes=["by itself"]
+    )
+    around = {key: value for key, value in report.items() if key not in ("groups", "runs")}
+    whole = publish.added(report, formats.as_json([group], {**around, "date": "another day"}))
+    others = [each for each in report["groups"] if each["scenario"] != "memory"]
+    assert [each for each in whole["groups"] if each["scenario"] != "memory"] == others
+    assert publish.added(whole, formats.as_json([group], {**around, "date": "another day"})) == whole
+    page = publish.put_into(publish.PAGE.read_text(), whole)
+    table = re.search("(?s)<summary>memory: 1 of 1 goals met</summary>.*?</details>", page)
+    assert table is not None
+    assert "Measured on another day" in table[0]
+    assert "| alone | ours | 7.50 µs | 7.50 to 7.50 | <= 8: met |" in table[0]
+    assert "- alone: by itself" in table[0]
+    assert page.count("another day") == 1
 
 
 def test_every_figure_of_a_report_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ TYPICAL = {
     "stores": (40, 6),
     "commits": (28, 5),
     "tasks": (300, 25),
-    "processes": (110, 25),
+    "processes": (115, 25),
     "listeners": (20, 3),
     "protected": (60, 4),
     "hops": (4, 4),

@@ -30,7 +30,7 @@ CONNECTIONS = 8  # for each process
 LEAST_CPUS = 4  # for four processes to be faster than one
 AT_ONCE = 64
 CASES = {1: f"each change of interest to 1 of {TOPICS}", TOPICS: "each change of interest to all"}
-SETTLED = 12.0  # seconds until a server that has done something is at rest, its threads included
+SETTLED = 5.0  # seconds until a server that has done something is at rest, its threads included
 
 
 def run(options: Options) -> Iterator[Group]:
