@@ -169,7 +169,7 @@ class StatePut:
 
     Attributes:
         done: Whether the value was stored.
-        entry: What is kept now: the value that was stored, or else the one that was in its way; None if there is none.
+        entry: What is kept now: the value that was stored, or else the one that was in its way; None for nothing.
     """
 
     done: bool

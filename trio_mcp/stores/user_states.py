@@ -73,7 +73,7 @@ class _Seen:
         return entry
 
     def keep(self, user: str, name: str, entry: StateEntry | None) -> None:
-        """Remember a state, unless there is none."""
+        """Remember a state, unless nothing is kept."""
         self.take(user, name)
         if entry is not None:
             self._entries[user, name] = entry
