@@ -267,6 +267,8 @@ STATED = {
     "UserStateOptions(ttl=…)": UserStateOptions().ttl,
     "bytes of a state of a user": UserStateOptions().max_size,
     "times that a change of a user's state is tried": constant("MOST_TRIES"),
+    "states of users that a process remembers": constant("MOST_SEEN"),
+    "bytes of those states together": constant("SEEN_BYTES"),
     "keys in the file of a KeyRing": constant("MOST_KEYS"),
     "bytes of the file of a KeyRing": constant("MOST_BYTES", "trio_mcp.stores"),
     "looking at the file of a KeyRing again": constant("LOOK", "trio_mcp.stores.key_ring"),
