@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import re
 import socket
-import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from pathlib import Path
 
 import attrs
 import psutil
 import pytest
 import trio
 
-from tests.docs.pages import ROOT
 from tests.listening import local_config, port_of
+from tests.nginx import advised, folder_of_nginx, nginx
 from tests.waiting import eventually
 from trio_mcp import Client, Context, HttpError, Server
 from trio_mcp.http.server.options import RUNNERS
@@ -28,21 +23,11 @@ from trio_mcp.types import ProgressNotificationParams
 pytestmark = [pytest.mark.nginx, pytest.mark.parametrize("runner", RUNNERS)]
 
 CALLS = 10_000
-NOBODY = 65534  # the traditional number of this user: nginx must not run as root
 
 FRONTS = ("plain", "kept", "unix")
 """Ways to reach our server: nginx's defaults, as the docs advise, and over a Unix socket."""
 
-CONF = """
-daemon off;
-pid {folder}/pid;
-error_log {folder}/error.log info;
-events {{}}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
-
+SERVERS = """
     server {{
         listen 127.0.0.1:{ports[plain]};
         location / {{ proxy_pass http://127.0.0.1:{upstream}; }}
@@ -52,7 +37,6 @@ http {{
         listen 127.0.0.1:{ports[unix]};
         location / {{ proxy_pass http://unix:{folder}/socket:; }}
     }}
-}}
 """
 
 
@@ -76,30 +60,6 @@ class Behind:
     )
     waiting: set[str] = attrs.field(factory=set)
     cancelled: set[str] = attrs.field(factory=set)
-
-
-def advised(port: int, upstream: int, idle: str, largest: str) -> str:
-    """Return the configuration that the docs advise, with the addresses and limits of this test."""
-    page = (ROOT / "docs" / "how-to" / "deployment.md").read_text()
-    (block,) = re.findall(r"```nginx\n(.*?)```", page, re.DOTALL)
-    for old, new in (
-        ("127.0.0.1:8000", f"127.0.0.1:{upstream}"),
-        ("listen 80;", f"listen 127.0.0.1:{port};"),
-        ("keepalive 32;", f"keepalive 32; keepalive_timeout {idle};"),
-        ("client_max_body_size 4m;", f"client_max_body_size {largest};"),
-    ):
-        assert old in block
-        block = block.replace(old, new)
-    return block
-
-
-@contextlib.contextmanager
-def folder_of_nginx() -> Iterator[Path]:
-    # Not `tmp_path`, whose parents only their owner may enter.
-    with tempfile.TemporaryDirectory() as name:
-        if not os.geteuid():
-            os.chown(name, NOBODY, NOBODY)
-        yield Path(name)
 
 
 @contextlib.asynccontextmanager
@@ -156,39 +116,18 @@ async def behind_nginx(
             url = await nursery.start(partial(server.serve_http, config=config, runner=runner, websocket_path="/mcp"))
             upstream = int(url.split(":")[2].partition("/")[0])
             behind = Behind(upstream, {front: f"http://127.0.0.1:{port}/mcp" for front, port in ports.items()})
-            conf = CONF.format(
-                folder=folder, ports=ports, upstream=upstream, advised=advised(ports["kept"], upstream, idle, largest)
+            changes = {
+                "127.0.0.1:8000": f"127.0.0.1:{upstream}",
+                "listen 80;": f"listen 127.0.0.1:{ports['kept']};",
+                "keepalive 32;": f"keepalive 32; keepalive_timeout {idle};",
+                "client_max_body_size 4m;": f"client_max_body_size {largest};",
+            }
+            servers = SERVERS.format(
+                folder=folder, ports=ports, upstream=upstream, advised=advised("deployment", changes)
             )
-            (folder / "nginx.conf").write_text(conf)
-            async with nginx(folder, list(fronts.values())):
+            with nginx(folder, servers, list(fronts.values())):
                 yield behind
             nursery.cancel_scope.cancel()
-        said = [
-            line for line in (folder / "error.log").read_text().splitlines() if re.search(r"\[(?!info|notice)", line)
-        ]
-        assert not [line for line in said if "buffered to a temporary file" not in line]  # a warning: a large body
-
-
-@contextlib.asynccontextmanager
-async def nginx(folder: Path, fronts: list[socket.socket]) -> AsyncIterator[None]:
-    command = ["nginx", "-e", f"{folder}/error.log", "-c", f"{folder}/nginx.conf"]
-    user = {} if os.geteuid() else {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-    # As when it replaces its own program: it takes the sockets of the addresses in its configuration over from there.
-    descriptors = [each.fileno() for each in fronts]
-    environment = {**os.environ, "NGINX": "".join(f"{each};" for each in descriptors)}
-    process = await trio.lowlevel.open_process(
-        command, stderr=subprocess.DEVNULL, env=environment, pass_fds=descriptors, **user
-    )
-    # From here on they are its own: connections wait until it accepts them, and are refused if it has ended.
-    for each in fronts:
-        each.close()
-    try:
-        yield
-        assert process.poll() is None, (folder / "error.log").read_text()
-    finally:
-        process.terminate()
-        with trio.CancelScope(shield=True):
-            await process.wait()
 
 
 @pytest.mark.parametrize("mode", ["2025-11-25", "2026-07-28"])
