@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import trio
 from pydantic import Field
 
+from tests.round_robin import shared
 from trio_mcp import Context, HttpOptions, Server, ToolError, types
 from trio_mcp.extensions import Tasks
 
@@ -48,7 +49,11 @@ SCHEMA_2020_12: dict[str, Any] = {
 }
 
 server = Server(
-    "trio-mcp-everything", version="1.0.0", instructions="Everything there is to test.", extensions=[Tasks()]
+    "trio-mcp-everything",
+    version="1.0.0",
+    instructions="Everything there is to test.",
+    extensions=[Tasks()],
+    **(SHARED := shared()),
 )
 
 
@@ -155,16 +160,22 @@ def dynamic() -> str:
 @server.tool
 async def test_trigger_tool_change() -> str:
     """Change the list of tools."""
-    server.add_tool(dynamic)
-    server.remove_tool("dynamic")
+    if SHARED:  # what is registered changes one process, and is told to its own listeners
+        server.notify_tools_changed()
+    else:
+        server.add_tool(dynamic)
+        server.remove_tool("dynamic")
     return "the list of tools has changed"
 
 
 @server.tool
 async def test_trigger_prompt_change() -> str:
     """Change the list of prompts."""
-    server.add_prompt(dynamic)
-    server.remove_prompt("dynamic")
+    if SHARED:
+        server.notify_prompts_changed()
+    else:
+        server.add_prompt(dynamic)
+        server.remove_prompt("dynamic")
     return "the list of prompts has changed"
 
 
@@ -245,7 +256,9 @@ add_tasks(server)
 
 
 def http_options() -> HttpOptions:
-    """With a store of events, for clients of the legacy era that come back."""
+    """With a store of events, for clients of the legacy era that come back; with stores, these have one."""
+    if SHARED:
+        return HttpOptions()
     try:
         from trio_mcp import MemoryEventStore
     except ImportError:  # see test_without_legacy.py

@@ -22,10 +22,23 @@ from benchmarks.peers.installs import InstallError
 from tests import forks
 from tests.conftest import per_runner
 from tests.interop import node_peers
+from tests.interop.support import marked_environment
 from tests.modern_copy import LEGACY, copy_without_legacy, environment
+from tests.round_robin import round_robin
 from trio_mcp.auth.testing import AuthorizationServer
 
-from .suite import BARE, MANIFEST, REVISIONS, SCENARIO_MILLISECONDS, Check, Suite, everything_url, judge
+from .suite import (
+    BARE,
+    CHECKOUT,
+    COMMAND,
+    MANIFEST,
+    REVISIONS,
+    SCENARIO_MILLISECONDS,
+    Check,
+    Suite,
+    everything_url,
+    judge,
+)
 
 pytestmark = pytest.mark.conformance
 
@@ -73,6 +86,25 @@ def older_again(*revisions: str) -> list[Any]:
 @pytest.mark.parametrize("revision", older_again(*REVISIONS, BARE))
 def test_the_server_conforms_to(suite: Suite, url: str, revision: str, tmp_path: Path, say: Say) -> None:
     say(judge_server(suite, url, revision, tmp_path))
+
+
+@pytest.fixture(scope="module")
+def front_url() -> Iterator[str]:
+    """Where nginx gives requests to three everything-servers in turn; none of them may complain of anything."""
+    with marked_environment() as environment, round_robin([*COMMAND, "0"], environment, cwd=CHECKOUT) as front:
+        yield front.url
+    assert front.said == ""
+
+
+@pytest.mark.nginx
+@pytest.mark.parametrize("revision", [MODERN, BARE])
+def test_three_servers_conform_as_one_to(suite: Suite, front_url: str, revision: str, tmp_path: Path, say: Say) -> None:
+    """Each request goes to the next of three processes, in the order in which requests arrive.
+
+    The bare suite also has scenarios of 2025-11-25, with sessions. Their requests go to the next process, too; where
+    the session is unknown, nginx passes on no 404 but gives the request to another process.
+    """
+    say(judge_server(suite, front_url, revision, tmp_path))
 
 
 def judge_server(suite: Suite, url: str, revision: str, tmp_path: Path) -> str:
