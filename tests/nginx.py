@@ -23,7 +23,6 @@ pid {folder}/pid;
 error_log {folder}/error.log info;
 events {{}}
 http {{
-    access_log off;
     client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
     fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
     {http}

@@ -107,7 +107,7 @@ def round_robin(command: Sequence[str], environment: Mapping[str, str], *, cwd: 
         with nginx(folder, LOG.format(path=log) + advised("processes", changes), [listening]):
             yield front
         served = front.served()
-        assert served.total() < len(PORTS) or min(served.values()), served
+        assert len(+served) == min(served.total(), len(PORTS)) > 0, served
         for process in processes:
             process.terminate()
         front.said = "".join(process.communicate(timeout=DEADLINE)[1] for process in processes)

@@ -28,6 +28,7 @@ FRONTS = ("plain", "kept", "unix")
 """Ways to reach our server: nginx's defaults, as the docs advise, and over a Unix socket."""
 
 SERVERS = """
+    access_log off;
     server {{
         listen 127.0.0.1:{ports[plain]};
         location / {{ proxy_pass http://127.0.0.1:{upstream}; }}
