@@ -26,12 +26,13 @@ class Count(BaseModel):
     value: int = 0
 
 
-def make(stores: str, timeout: float) -> Server:
+def make(stores: str, timeout: float, **words: Any) -> Server:
     server = Server(
         "desk",
         stores=SqliteStores(stores, timeout=timeout),
         principal=lambda ctx: Principal("ann"),
         user_state=UserStateOptions(trust_principal=True),
+        **words,
     )
 
     @server.tool
