@@ -480,6 +480,29 @@ async def test_a_lost_announcement_delays_only(autojump_clock: trio.testing.Mock
         assert trio.current_time() - server.began == pytest.approx(following.SLOW_INTERVAL)
 
 
+@pytest.mark.parametrize("overtaken_by", ["an announcement", "the acknowledgement"])
+async def test_a_poll_that_was_overtaken_is_soon_repeated(
+    autojump_clock: trio.testing.MockClock, overtaken_by: str
+) -> None:
+    """Another process may have responded with an older state than that which was announced."""
+    async with task_server(state(), lambda: None, completed(), honors=True) as (client, server):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "x")
+            await settle()
+            if overtaken_by == "an announcement":
+                await server.acknowledge(taskIds=[ID])
+                await settle()
+                await server.announce(state(statusMessage="half"))
+            else:
+                await trio.sleep(following.USUAL_INTERVAL)
+                await settle()
+                await server.acknowledge(taskIds=[ID])
+            await settle()
+            assert len(server.polled) == 2
+            await server.peer.respond(server.of("tasks/get")[1], state())
+        assert server.polled[2] == pytest.approx(server.polled[1] + following.SHORTEST_INTERVAL)
+
+
 @pytest.mark.parametrize("offered", [{}, {"taskIds": []}, {"taskIds": ["other"]}, {"taskIds": ID}])
 async def test_a_server_that_does_not_honor_the_filter_is_polled_and_not_asked_again(
     autojump_clock: trio.testing.MockClock, offered: Any

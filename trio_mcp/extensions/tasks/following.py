@@ -104,6 +104,10 @@ class FollowedTask:
         self._began = trio.current_time()
         self._polled = -math.inf
         self._polls = self._failed = 0
+        # How much has been heard of the task; and whether there was something during the last poll, whose response may
+        # therefore be older, for example because another process of the server has given it.
+        self._heard = 0
+        self._overtaken = False
         self._turn = trio.Lock()  # held by the function that waits for the next state, on behalf of all others
         self._news = trio.lowlevel.ParkingLot()
         # The keys of the questions that have been passed to the callbacks, and of those whose answers have been sent;
@@ -132,9 +136,9 @@ class FollowedTask:
             McpError: If the server does not know the task, for example.
             RemoteProtocolError: If the state is malformed, or the server has changed a final status.
         """
-        before = self.ended
+        before, heard = self.ended, self._heard
         state = read_state(await self._calls.request("tasks/get", self.id, limits), self.id)
-        self._polled = trio.current_time()
+        self._polled, self._overtaken = trio.current_time(), self._heard > heard
         self._polls += 1
         if before and self.state is not None and state.status != self.state.status:
             raise RemoteProtocolError(
@@ -151,6 +155,7 @@ class FollowedTask:
             return
         self.state, self.whole = state, True
         self.version += 1
+        self._heard += 1
         if state.is_final and self._hearing is not None:
             self._hearing.cancel("the task has ended")
         self._news.unpark_all()
@@ -200,6 +205,8 @@ class FollowedTask:
         # The bounds apply before the division, because an integer in JSON may be too large for a float.
         interval = USUAL_INTERVAL if stated is None else min(stated, LONGEST_INTERVAL * 1000) / 1000
         interval = max(interval, SLOW_INTERVAL if self._honored else SHORTEST_INTERVAL)
+        if self._overtaken:
+            interval = SHORTEST_INTERVAL
         # The last poll comes when the time to live ends.
         return min(self._polled + interval, max(self._began + self._time_to_live(), self._polled + SHORTEST_INTERVAL))
 
@@ -211,6 +218,7 @@ class FollowedTask:
 
     def _poll_now(self) -> None:
         self._polled = -math.inf
+        self._heard += 1
         self._news.unpark_all()
 
     # --- the end -----------------------------------------------------------------------------------------------------
