@@ -16,6 +16,7 @@ import pytest
 
 from tests.interop.node_peers import NodePeers
 from tests.interop.support import marked_environment
+from tests.round_robin import round_robin
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -236,3 +237,11 @@ def everything_url(checkout: Path = CHECKOUT, runner: str = "hypercorn") -> Iter
             server.terminate()
             _, complaints = server.communicate(timeout=DEADLINE)
     assert (server.returncode, complaints) == (0, "")
+
+
+@contextlib.contextmanager
+def everything_front() -> Iterator[str]:
+    """Serve with three processes, to which nginx gives requests in turn. None of them may complain of anything."""
+    with marked_environment() as environment, round_robin([*COMMAND, "0"], environment, cwd=CHECKOUT) as front:
+        yield front.url
+    assert front.said == ""

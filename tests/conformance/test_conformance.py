@@ -22,20 +22,17 @@ from benchmarks.peers.installs import InstallError
 from tests import forks
 from tests.conftest import per_runner
 from tests.interop import node_peers
-from tests.interop.support import marked_environment
 from tests.modern_copy import LEGACY, copy_without_legacy, environment
-from tests.round_robin import round_robin
 from trio_mcp.auth.testing import AuthorizationServer
 
 from .suite import (
     BARE,
-    CHECKOUT,
-    COMMAND,
     MANIFEST,
     REVISIONS,
     SCENARIO_MILLISECONDS,
     Check,
     Suite,
+    everything_front,
     everything_url,
     judge,
 )
@@ -90,10 +87,9 @@ def test_the_server_conforms_to(suite: Suite, url: str, revision: str, tmp_path:
 
 @pytest.fixture(scope="module")
 def front_url() -> Iterator[str]:
-    """Where nginx gives requests to three everything-servers in turn; none of them may complain of anything."""
-    with marked_environment() as environment, round_robin([*COMMAND, "0"], environment, cwd=CHECKOUT) as front:
-        yield front.url
-    assert front.said == ""
+    """Where three everything-servers are, behind nginx."""
+    with everything_front() as url:
+        yield url
 
 
 @pytest.mark.nginx

@@ -163,7 +163,7 @@ async def run_client(
     mode: str = "auto",
     named: bool = True,
 ) -> dict[str, Any]:
-    """Run steps of FastMCP's client against our server; return its report."""
+    """Run steps of FastMCP's client against our server over stdio, HTTP, or at a URL; return its report."""
     script_input: dict[str, Any] = {
         "mode": mode,
         "named": named,
@@ -176,6 +176,8 @@ async def run_client(
     async with trio.open_nursery() as nursery:
         if transport == "HTTP":
             script_input["url"] = await nursery.start(partial(fresh_server(OUR_SERVER).serve_http, port=0))
+        elif transport != "stdio":
+            script_input["url"] = transport
         else:
             script_input |= {"command": sys.executable, "args": [str(OUR_SERVER)], "env": environment}
         with trio.fail_after(DEADLINE):

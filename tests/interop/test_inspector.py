@@ -68,11 +68,18 @@ def inspector(
     npm: NodePeers, url: str, environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> Inspector:
     transport, era = request.param
+    return inspector_of(npm, environment, tmp_path, era, None if transport == "stdio" else url)
+
+
+def inspector_of(
+    npm: NodePeers, environment: dict[str, str], folder: Path, era: str, url: str | None = None
+) -> Inspector:
+    """Return the inspector of the server at a URL, or of one that it starts itself."""
     imported = ("tests.conformance.everything_questions", *forks.LOADED)
     process = forks.command("tests.conformance.everything_server", *imported, options=("-W", "error"))
-    target = [*process, "stdio"] if transport == "stdio" else [url]
+    target = [*process, "stdio"] if url is None else [url]
     command = [str(npm.node), str(_script(npm)), "--cli", "--format", "json", "--protocol-era", era, *target]
-    return Inspector(command, environment | {"HOME": str(tmp_path)})  # it leaves its catalog there
+    return Inspector(command, environment | {"HOME": str(folder)})  # it leaves its catalog there
 
 
 async def test_everything_is_listed_and_the_tools_have_portable_schemas(inspector: Inspector) -> None:

@@ -135,35 +135,56 @@ def reached(server: str, environment: dict[str, str], folder: Path) -> Iterator[
         process.terminate()
         said = process.stderr.read()
         assert process.wait(DEADLINE) == 0
-        assert said.count("Traceback") == said.count("ZeroDivisionError: a secret of the server") == 1, said
+        check_said(said)
+
+
+def check_said(said: str) -> None:
+    """Check that a server has complained of nothing but the tool that crashes."""
+    assert said.count("Traceback") == said.count("ZeroDivisionError: a secret of the server") == 1, said
 
 
 @pytest.fixture(scope="module", params=SESSIONS, ids=", ".join)
 def session(request: pytest.FixtureRequest, npm: NodePeers, tmp_path_factory: pytest.TempPathFactory) -> Session:
     server, client = request.param
-    script, mode = CLIENTS[client]
-    interpreter = request.getfixturevalue("python_v1") if script.endswith(".py") else npm.node
+    interpreter = request.getfixturevalue("python_v1") if CLIENTS[client][0].endswith(".py") else npm.node
     with marked_environment() as environment, reached(server, environment, tmp_path_factory.mktemp("server")) as target:
-        script_input = target | {
-            "modules": str(npm.modules),
-            "mode": mode,
-            "elicitations": {
-                "Which colour?": {"action": "accept", "content": {"colour": "green"}},
-                "How long?": {"action": "accept", "content": {"nights": 3, "extras": ["map"]}},
-            },
-            "sample": {"role": "assistant", "model": "m", "content": {"type": "text", "text": "hello"}},
-            "roots": [{"uri": "file:///here"}],
-            "steps": list(STEPS.values()),
-        }
-        finished = subprocess.run(
-            [str(interpreter), str(PEERS / script), json.dumps(script_input)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=False,
-        )
+        return session_of(client, interpreter, npm, environment, server, target)
+
+
+def session_of(
+    client: str, interpreter: Path, npm: NodePeers, environment: dict[str, str], server: str, target: dict[str, Any]
+) -> Session:
+    """Run a client, and return what it has reported.
+
+    Args:
+        client: One of `CLIENTS`.
+        interpreter: The program that runs its script.
+        npm: The npm peers.
+        environment: Its environment.
+        server: One of `SERVERS`.
+        target: How the script reaches that.
+    """
+    script, mode = CLIENTS[client]
+    script_input = target | {
+        "modules": str(npm.modules),
+        "mode": mode,
+        "elicitations": {
+            "Which colour?": {"action": "accept", "content": {"colour": "green"}},
+            "How long?": {"action": "accept", "content": {"nights": 3, "extras": ["map"]}},
+        },
+        "sample": {"role": "assistant", "model": "m", "content": {"type": "text", "text": "hello"}},
+        "roots": [{"uri": "file:///here"}],
+        "steps": list(STEPS.values()),
+    }
+    finished = subprocess.run(
+        [str(interpreter), str(PEERS / script), json.dumps(script_input)],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr
     report = json.loads(finished.stdout)
     assert report["protocolVersion"] == NEGOTIATED[mode]

@@ -1,28 +1,45 @@
-"""A stdio server for other people's clients: the tools of official_server.py, with our own public API."""
+"""A server for other people's clients: the tools of official_server.py, with our own public API.
+
+It serves stdio, or HTTP as one of several processes behind nginx.
+"""
 
 from __future__ import annotations
 
 import base64
+import os
 from collections import defaultdict
+from pathlib import Path
 from typing import Literal
 
 import trio
 from pydantic import BaseModel, Field
 
+from tests.round_robin import SHARED, shared
 from trio_mcp import Context, Server, ToolError, types
 
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=")
 
 DOUBLING = "com.example/doubling"
 
-server = Server("our-peer", version="1-peer", instructions="Call any tool.", extensions={DOUBLING: {"limit": 100}})
+server = Server(
+    "our-peer",
+    version="1-peer",
+    instructions="Call any tool.",
+    extensions={DOUBLING: {"limit": 100}},
+    **shared(),
+)
 events: list[str] = []
 recorded: defaultdict[str, trio.Event] = defaultdict(trio.Event)
+ledger = Path(os.environ[SHARED], "events") if SHARED in os.environ else None
+"""Where the events of several processes are."""
 
 
 def record(event: str) -> None:
     events.append(event)
     recorded[event].set()
+    if ledger is not None:
+        with ledger.open("a") as file:
+            file.write(f"{event}\n")
 
 
 class Weather(BaseModel):
@@ -67,8 +84,12 @@ async def slow(seconds: float, ctx: Context) -> str:
 @server.tool(name="events")
 async def recorded_events(until: str) -> list[str]:
     """Wait until the named event has been recorded, then return all of them."""
-    await recorded[until].wait()
-    return events
+    if ledger is None:
+        await recorded[until].wait()
+        return events
+    while not ledger.exists() or until not in ledger.read_text().splitlines():  # noqa: ASYNC110
+        await trio.sleep(0.01)
+    return ledger.read_text().splitlines()
 
 
 @server.tool
@@ -179,4 +200,4 @@ def ask_page(ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    server.run()
+    server.run(**({} if ledger is None else {"transport": "http", "port": 0}))

@@ -1,16 +1,20 @@
-"""A server on trio_mcp whose tools run as tasks, for the clients of others; run as a program, it serves stdio."""
+"""A server on trio_mcp whose tools run as tasks, for the clients of others.
+
+Run as a program, it serves stdio, or HTTP as one of several processes behind nginx.
+"""
 
 from __future__ import annotations
 
 import trio
 from pydantic import BaseModel
 
+from tests.round_robin import shared
 from trio_mcp import Context, McpError, Server, ToolError
 from trio_mcp.extensions import TaskPolicy, Tasks
 
 AT_ONCE = TaskPolicy(after=0, poll=0.05)
 
-server = Server("tasks", extensions=[Tasks()])
+server = Server("tasks", extensions=[Tasks()], **(SHARED := shared()))
 
 
 class Trip(BaseModel):
@@ -67,4 +71,4 @@ async def wait(ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    server.run()
+    server.run(**({"transport": "http", "port": 0} if SHARED else {}))

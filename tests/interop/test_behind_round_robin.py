@@ -1,0 +1,121 @@
+"""Other people's clients of the modern era, with three of our processes behind nginx in place of one: the same tests.
+
+Each request goes to the next process. Functions whose questions wait in one process (`park_input`) are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mcp
+import pytest
+
+from tests.conformance.suite import everything_front
+from tests.round_robin import Front, round_robin
+
+from . import test_official_client
+from .node_peers import NodePeers
+from .support import marked_environment, python_peer
+from .test_ext_tasks import test_its_session_gets_results_asks_fails_and_cancels  # noqa: F401
+from .test_fastmcp_tasks import (  # noqa: F401
+    fastmcp_tasks,
+    test_its_client_waits_for_tasks_holds_handles_answers_and_cancels,
+)
+from .test_inspector import (  # noqa: F401
+    Inspector,
+    inspector_of,
+    test_everything_is_listed_and_the_tools_have_portable_schemas,
+    test_tools_resources_and_prompts_give_what_they_hold,
+)
+from .test_official_client import (  # noqa: F401
+    Connect,
+    test_a_listener_hears_of_what_it_asked_for,
+    test_a_page_to_visit_reaches_the_client,
+    test_an_extension_and_its_method,
+    test_an_interview_gives_the_same_answer_in_each_era,
+    test_negotiation_results_and_errors,
+    test_progress_logs_and_cancellation,
+)
+from .test_scripted_clients import (  # noqa: F401
+    Session,
+    check_said,
+    session_of,
+    test_it_learns_who_the_server_is_and_what_it_offers,
+    test_results_arrive_whole_and_failures_as_what_they_are,
+    test_the_session_outlives_every_failure_and_ends_with_its_client,
+    test_what_a_call_brings_with_it,
+)
+
+pytestmark = [*test_official_client.pytestmark, pytest.mark.nginx]
+
+
+@contextlib.contextmanager
+def front_of(peer: str, environment: dict[str, str]) -> Iterator[Front]:
+    """Run three processes of a server in peers/."""
+    launch = python_peer(peer, environment)
+    with round_robin([launch.command, *launch.args], environment) as front:
+        yield front
+
+
+# --- the official Python SDK --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mode() -> str:
+    return "auto"
+
+
+@pytest.fixture
+def connect(mode: str, environment: dict[str, str]) -> Connect:
+    return partial(connected, environment, mode=mode)
+
+
+@contextlib.asynccontextmanager
+async def connected(environment: dict[str, str], **arguments: Any) -> AsyncIterator[mcp.Client]:
+    with front_of("our_server", environment) as front:
+        async with mcp.Client(front.url, **arguments) as client:
+            yield client
+
+
+# --- the TypeScript SDK -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["v2-auto", "v2-pinned"])
+def session(request: pytest.FixtureRequest, npm: NodePeers) -> Session:
+    with marked_environment() as environment, front_of("our_server", environment) as front:
+        target = {"url": front.url, "kind": "http"}
+        found = session_of(request.param, npm.node, npm, environment, "HTTP", target)
+    check_said(front.said)
+    return found
+
+
+# --- clients of tasks: FastMCP, and the requester of ext-tasks ----------------------------------------------------
+
+
+@pytest.fixture
+def url(environment: dict[str, str]) -> Iterator[str]:
+    with front_of("our_task_server", environment) as front:
+        yield front.url
+
+
+@pytest.fixture
+def transport(url: str) -> str:
+    return url
+
+
+# --- the inspector ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def everything() -> Iterator[str]:
+    with everything_front() as url:
+        yield url
+
+
+@pytest.fixture
+def inspector(npm: NodePeers, everything: str, environment: dict[str, str], tmp_path: Path) -> Inspector:
+    return inspector_of(npm, environment, tmp_path, "modern", everything)
