@@ -119,6 +119,51 @@ async def test_a_file_that_cannot_be_used_is_one_clear_error_each_time(path: Pat
     assert not path.with_name("stores.db-wal").exists()
 
 
+async def test_a_new_file_waits_for_the_process_that_has_it_first(path: Path) -> None:
+    """Several programs start at the same time. SQLite itself does not wait as it changes the mode of a new file."""
+    with connected(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        async def use() -> None:
+            async with SqliteStores(path) as stores:
+                await stores.own("name")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(use)
+            await trio.testing.wait_all_tasks_blocked(cushion=0.1)
+            other.execute("COMMIT")
+
+
+async def test_a_new_file_that_stays_locked_is_an_error_in_time(path: Path) -> None:
+    with connected(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy):
+            async with SqliteStores(path, timeout=0.2):
+                pass
+
+
+def test_a_new_file_is_empty_or_whole_whenever_another_process_lays_it_out(tmp_path: Path) -> None:
+    """At each step of the check, the other process does all that it can."""
+    found = []
+    for step in range(40):
+        path = tmp_path / f"{step}.db"
+        left = step
+
+        def lay_out(path: Path = path) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                with connected(path) as other, contextlib.suppress(sqlite3.OperationalError):
+                    other.execute("BEGIN IMMEDIATE")
+                    tables.lay_out(other, str(path))
+                    other.execute("COMMIT")
+
+        with connected(path) as connection:
+            connection.set_progress_handler(lay_out, 1)
+            found.append(tables.check_layout(connection, str(path)))
+    assert set(found) == {False, True}
+
+
 async def test_a_folder_that_is_missing_is_named(path: Path) -> None:
     with pytest.raises(StoreError, match=r"stores\.db can't be created, because its folder does not exist"):
         async with SqliteStores(path / "stores.db"):

@@ -11,6 +11,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -24,6 +25,9 @@ BUSY = 30.0
 
 LARGEST_WAL = 32 * 1024 * 1024
 """Bytes of the ``-wal`` file beyond which a writer waits for the readers and truncates it (arbitrary)."""
+
+PAUSE = 0.005
+"""Seconds between two attempts to prepare a connection while other processes have locked the file (arbitrary)."""
 
 LETTING_GO = 10.0
 """Seconds until the next attempt to truncate the ``-wal`` file, if one fails (arbitrary): a reader may be stopped."""
@@ -80,7 +84,8 @@ class SqliteFile:
         """Open the file for one more user, which has to close it.
 
         Args:
-            prepare: Called with the connection, unless another user has the file open already.
+            prepare: Called with the connection, unless another user has the file open already; called again while other
+                processes have locked the file.
             within: Seconds to wait for other processes.
 
         Raises:
@@ -102,7 +107,7 @@ class SqliteFile:
                 raise OSError(errno.ESTALE, "the file was replaced while it was being opened: try again", self._name)
             connection.execute(f"PRAGMA journal_size_limit = {LARGEST_WAL}")
             self._settings.clear()
-            prepare(connection)
+            _persist(partial(prepare, connection), within)
         except BaseException:
             connection.close()
             raise
@@ -204,10 +209,30 @@ class SqliteFile:
         try:
             yield
         except sqlite3.OperationalError as exc:
-            # The low byte is the primary error code. An exception that a function has raised itself may have no code.
-            if getattr(exc, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
+            if not _is_busy(exc):
                 raise
             raise self._locked() from exc
+
+
+def _persist(prepare: Callable[[], object], within: float) -> None:
+    """Repeat a function while other processes have locked the file, for some seconds.
+
+    SQLite does not wait for processes that write, or open a new file, where it changes the mode of the journal.
+    """
+    until = time.monotonic() + within
+    while True:
+        try:
+            prepare()
+            return
+        except sqlite3.OperationalError as exc:
+            if not _is_busy(exc) or time.monotonic() >= until:
+                raise
+        time.sleep(PAUSE)
+
+
+def _is_busy(exc: sqlite3.OperationalError) -> bool:
+    # The low byte is the primary error code. An exception that a function has raised itself may have no code.
+    return getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 _CREATING = threading.Lock()

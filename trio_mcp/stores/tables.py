@@ -81,6 +81,12 @@ INSERT INTO held VALUES (0, NULL);
 {SHARED}
 """
 
+# One statement reads one state of the file, which another process may be laying out.
+FOUND = """
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)
+FROM pragma_application_id, pragma_user_version
+"""
+
 COLUMNS = tuple(field.name for field in attrs.fields(StoredTask))
 NAMES = ", ".join(COLUMNS)
 ALIVE = "(expires IS NULL OR expires > ?)"
@@ -106,8 +112,7 @@ def check_layout(connection: sqlite3.Connection, name: str) -> bool:
     Raises:
         StoreError: If it has other tables.
     """
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    layout = connection.execute("PRAGMA user_version").fetchone()[0]
+    application, layout, entries = connection.execute(FOUND).fetchone()
     if application == APPLICATION:
         if layout != LAYOUT:
             raise StoreError(
@@ -115,7 +120,7 @@ def check_layout(connection: sqlite3.Connection, name: str) -> bool:
                 f" {LAYOUT}): use that version, or a different file"
             )
         return True
-    if application or layout or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if application or layout or entries:
         raise StoreError(
             f"{name} is a database of another program: give the path of a file of SqliteStores, or of a new file"
         )
