@@ -6,10 +6,9 @@ Each request goes to the next process. Functions whose questions wait in one pro
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import mcp
 import pytest
@@ -42,7 +41,6 @@ from .test_official_client import (  # noqa: F401
 )
 from .test_scripted_clients import (  # noqa: F401
     Session,
-    check_said,
     session_of,
     test_it_learns_who_the_server_is_and_what_it_offers,
     test_results_arrive_whole_and_failures_as_what_they_are,
@@ -54,11 +52,24 @@ pytestmark = [*test_official_client.pytestmark, pytest.mark.nginx]
 
 
 @contextlib.contextmanager
-def front_of(peer: str, environment: dict[str, str]) -> Iterator[Front]:
-    """Run three processes of a server in peers/."""
-    launch = python_peer(peer, environment)
-    with round_robin([launch.command, *launch.args], environment) as front:
+def front_of(peer: str) -> Iterator[Front]:
+    """Run three processes of a server in peers/, which may complain only of the tool that crashes."""
+    with marked_environment() as environment:
+        launch = python_peer(peer, environment)
+        with round_robin([launch.command, *launch.args], environment) as front:
+            yield front
+        assert front.said.count("Traceback") == front.said.count("ZeroDivisionError: a secret of the server")
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[Front]:
+    with front_of("our_server") as front:
         yield front
+
+
+def forget_events(front: Front) -> None:
+    """Let the tool `events` return only what happens from now on."""
+    (front.folder / "events").unlink(missing_ok=True)
 
 
 # --- the official Python SDK --------------------------------------------------------------------------------------
@@ -70,35 +81,27 @@ def mode() -> str:
 
 
 @pytest.fixture
-def connect(mode: str, environment: dict[str, str]) -> Connect:
-    return partial(connected, environment, mode=mode)
-
-
-@contextlib.asynccontextmanager
-async def connected(environment: dict[str, str], **arguments: Any) -> AsyncIterator[mcp.Client]:
-    with front_of("our_server", environment) as front:
-        async with mcp.Client(front.url, **arguments) as client:
-            yield client
+def connect(mode: str, ours: Front) -> Connect:
+    forget_events(ours)
+    return partial(mcp.Client, ours.url, mode=mode)
 
 
 # --- the TypeScript SDK -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=["v2-auto", "v2-pinned"])
-def session(request: pytest.FixtureRequest, npm: NodePeers) -> Session:
-    with marked_environment() as environment, front_of("our_server", environment) as front:
-        target = {"url": front.url, "kind": "http"}
-        found = session_of(request.param, npm.node, npm, environment, "HTTP", target)
-    check_said(front.said)
-    return found
+def session(request: pytest.FixtureRequest, npm: NodePeers, ours: Front) -> Session:
+    forget_events(ours)
+    with marked_environment() as environment:
+        return session_of(request.param, npm.node, npm, environment, "HTTP", {"url": ours.url, "kind": "http"})
 
 
 # --- clients of tasks: FastMCP, and the requester of ext-tasks ----------------------------------------------------
 
 
-@pytest.fixture
-def url(environment: dict[str, str]) -> Iterator[str]:
-    with front_of("our_task_server", environment) as front:
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with front_of("our_task_server") as front:
         yield front.url
 
 
