@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 __all__ = ["advised", "folder_of_nginx", "nginx"]
 
@@ -65,7 +66,7 @@ def nginx(folder: Path, http: str, fronts: Sequence[socket.socket]) -> Iterator[
     """
     (folder / "nginx.conf").write_text(CONF.format(folder=folder, http=http))
     command = ["nginx", "-e", f"{folder}/error.log", "-c", f"{folder}/nginx.conf"]
-    user = {} if os.geteuid() else {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    user: dict[str, Any] = {} if os.geteuid() else {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     # As when it replaces its own program: it takes the sockets of the addresses in its configuration over from there.
     descriptors = [each.fileno() for each in fronts]
     environment = {**os.environ, "NGINX": "".join(f"{each};" for each in descriptors)}

@@ -200,4 +200,7 @@ def ask_page(ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    server.run(**({} if ledger is None else {"transport": "http", "port": 0}))
+    if ledger is not None:
+        server.run("http", port=0)
+    else:
+        server.run()

@@ -71,4 +71,7 @@ async def wait(ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    server.run(**({"transport": "http", "port": 0} if SHARED else {}))
+    if SHARED:
+        server.run("http", port=0)
+    else:
+        server.run()
