@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from trio_mcp.cli import main
 from trio_mcp.cli.exits import FAILED, USAGE
 from trio_mcp.cli.parser import COMMANDS, Argument, parse
 from trio_mcp.cli.run import OPTIONS
+from trio_mcp.server.processes import command as child_command
 
 # A right line for each command; the words in capitals are replaced by wrong ones below.
 LINES = {
@@ -85,6 +87,11 @@ from trio_mcp import Server
 server = Server("scoped")
 server.add_tool(lambda: 1, name="w", scopes={"w"})
 """,
+    "memory.py": "from trio_mcp import Server\nfrom trio_mcp.stores import MemoryStores\n"
+    "server = Server('memory', stores=MemoryStores())\n",
+    "stored.py": "from trio_mcp import Server\nserver = Server('stored', stores='shop.py')\n",
+    "keyed.py": "from trio_mcp import InputOptions, Server\nfrom trio_mcp.stores import KeyRing\n"
+    "server = Server('keyed', input=InputOptions(key=KeyRing.file('none.keys')))\n",
 }
 
 HTTP = ["run", "shop.py", "--transport", "http"]
@@ -272,6 +279,10 @@ SINGLE = {
     "processes on stdio": (["run", "shop.py", "--processes", "2"], "--processes does not apply to --transport stdio"),
     "no processes": ([*HTTP, "--processes", "0"], "--processes: must be a number of processes from 1 to 256; got '0'"),
     "too many processes": ([*HTTP, "--processes", "10000"], "from 1 to 256; got '10000'"),
+    "stores in memory": (
+        ["run", "memory.py", "--transport", "http", "--processes", "2"],
+        "stores=MemoryStores() can't be shared by several processes",
+    ),
     "processes of a test": (
         [*HTTP, "--processes", "2"],
         "the program again in each process, but pytest runs it",
@@ -343,8 +354,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with open("list.json") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         yield tmp_path
-    for name in ("shop", "_served_shop", "fast", "_served_fast", "scoped", "_served_scoped"):
+    for name in ("shop", "fast", "scoped", "memory", "stored", "keyed"):
         sys.modules.pop(name, None)
+        sys.modules.pop(f"_served_{name}", None)
 
 
 def test_each_is_one_line_and_a_usage_error(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -373,6 +385,24 @@ def test_each_is_one_line_and_a_usage_error(folder: Path, capfd: pytest.CaptureF
     assert len(lines) > 500
     # Python keeps what it has compiled of shop.py, unless it is told not to.
     assert {path.name for path in folder.iterdir()} - before <= {"new.jsonl", "x", "__pycache__"}
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ("stored.py", "trio-mcp run: can't use the stores of 'stored': "),
+        ("keyed.py", "trio-mcp run: the file of keys "),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--processes=2"]])
+def test_a_file_of_the_server_that_is_unfit_is_one_line(
+    server: str, said: str, more: list[str], folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(child_command, "_why_not", lambda: None)  # as if this were no test
+    assert main(["run", server, "--transport=http", "--port=0", *more]) == FAILED
+    error = capfd.readouterr().err
+    assert error.startswith(said)
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", COMMANDS)

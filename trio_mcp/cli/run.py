@@ -129,9 +129,13 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
             " press Ctrl-C to stop. To try a server, use `trio-mcp inspect` and `trio-mcp call`.",
             file=sys.stderr,
         )
+    try:
+        core_of(server).input.check()
+    except ValueError as exc:  # the file of keys can't be used
+        raise Exit(str(exc), FAILED) from None
     processes = given.pop("processes", None)
     if processes is not None:
-        _check_processes(transport, processes)
+        _check_processes(server, transport, processes)
     address = _address(given)
     _check_scopes(server, transport, given)
     with _event_store(given):
@@ -143,6 +147,12 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
         # Python raises OverflowError for a port number of more than 16 bits.
         except (OSError, OverflowError) as exc:
             raise Exit(f"can't serve: {getattr(exc, 'strerror', None) or exc}", FAILED) from None
+        except Exception as exc:
+            from trio_mcp.stores.contract import StoreError  # imported late: few servers have stores
+
+            if not isinstance(exc, StoreError):
+                raise
+            raise Exit(f"can't use the stores of {server.info.name!r}: {exc}", FAILED) from None
     return OK
 
 
@@ -192,12 +202,13 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
         trio.run(store.aclose)
 
 
-def _check_processes(transport: str, processes: int) -> None:
-    from trio_mcp.server.processes.command import again, check_processes
+def _check_processes(server: BaseServer, transport: str, processes: int) -> None:
+    from trio_mcp.server.processes.command import again, check_processes, check_stores
 
-    # The check is made here as well as by `run`, so that a program that can't be started again is a usage error.
+    # These checks are made here as well as by `run`, so that what they refuse is a usage error.
     try:
         check_processes(transport, processes)
+        check_stores(processes, core_of(server).stores)
         again()
     except (RuntimeError, ValueError) as exc:
         raise Exit(str(exc)) from None

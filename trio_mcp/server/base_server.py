@@ -528,6 +528,7 @@ class BaseServer:
             RuntimeError: If this is called on an event loop; or with ``processes`` where the program can't be started
                 again: in an interactive session, with ``-c``, from standard input, under pytest, or on Windows.
             OSError: If the server can't listen on the address or path, or can't use a certificate.
+            StoreError: If its stores can't be used.
         """
         if log_level is not None:
             check_choice("log_level", log_level, LEVELS)
@@ -550,7 +551,7 @@ class BaseServer:
         except Exception as exc:
             # The caller's arguments, the machine or the program's own functions caused these exceptions, and dozens of
             # inner frames would hide the cause. Any other exception is a bug in this library, and keeps its frames.
-            if isinstance(exc, REFUSALS) or not is_raised_inside(exc):
+            if _is_refusal(exc) or not is_raised_inside(exc):
                 logger.debug("run(%r) failed", transport, exc_info=exc)
                 drop_inner_frames(exc)
             raise
@@ -594,7 +595,14 @@ class BaseServer:
             _only_websocket(given)
         # A WebSocket is a session of its own, which stays on its connection.
         sessions = transport == "http" and bool(self._core.identity.legacy)
-        supervise(self.info.name, processes, host, port, given, stores=self._core.stores, sessions=sessions)
+        core = self._core
+        supervise(self.info.name, processes, host, port, given, stores=core.stores, check=core.check, sessions=sessions)
+
+
+def _is_refusal(exc: Exception) -> bool:
+    from trio_mcp.stores.contract import StoreError  # imported late: few servers have stores
+
+    return isinstance(exc, (*REFUSALS, StoreError))
 
 
 def core_of(server: BaseServer) -> Core:

@@ -144,6 +144,19 @@ class Core:
                 states[each] = await stack.enter_async_context(each.lifespan(part))
             yield
 
+    async def check(self) -> None:
+        """Check what a run needs before its lifespan is entered: the file of keys, and the stores.
+
+        Raises:
+            ValueError: If the file of keys can't be used.
+            StoreError: If the stores can't be used, or belong to another server.
+        """
+        await trio.lowlevel.checkpoint()
+        self.input.check()
+        if self.stores is not None:
+            async with self.stores:
+                await self.stores.own(self.settings.info.name)
+
     @contextlib.asynccontextmanager
     async def open_run(self) -> AsyncIterator[Run]:
         """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""

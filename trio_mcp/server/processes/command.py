@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from trio_mcp._checks import check_count
 
-__all__ = ["MAX_PROCESSES", "again", "check_processes"]
+if TYPE_CHECKING:  # few servers have stores
+    from trio_mcp.stores.contract import Stores
+
+__all__ = ["MAX_PROCESSES", "again", "check_processes", "check_stores"]
 
 MAX_PROCESSES: Final = 256
 """How many processes one supervisor may have. An arbitrary choice: several for each processor of a large machine."""
@@ -41,6 +44,23 @@ def check_processes(transport: str, count: object) -> None:
         raise RuntimeError(
             "processes= needs sockets that child processes inherit, and signals, which Windows does not have: start "
             "several programs on ports of their own, behind a proxy"
+        )
+
+
+def check_stores(count: int, stores: Stores | None) -> None:
+    """Check that so many processes can share the stores of a server.
+
+    Raises:
+        ValueError: If they are in the memory of each process.
+    """
+    if count == 1 or stores is None:
+        return
+    from trio_mcp.stores.memory_stores import MemoryStores
+
+    if isinstance(stores, MemoryStores):
+        raise ValueError(
+            "stores=MemoryStores() can't be shared by several processes, each of which would have its own: give the "
+            "server the path of a file, as in stores='server.db', or serve with processes=1"
         )
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import trio
 
@@ -15,7 +15,7 @@ from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.serve import ServeSettings, listening
 from trio_mcp.server.processes.children import Child, Launcher
-from trio_mcp.server.processes.command import again
+from trio_mcp.server.processes.command import again, check_stores
 from trio_mcp.server.processes.slots import Slot
 from trio_mcp.server.signals import INTERRUPTED
 from trio_mcp.stores.contract import LEASE, Stores
@@ -44,7 +44,15 @@ FUTILE = 5
 
 
 def supervise(
-    name: str, count: int, host: str, port: int, settings: ServeSettings, *, stores: Stores | None, sessions: bool
+    name: str,
+    count: int,
+    host: str,
+    port: int,
+    settings: ServeSettings,
+    *,
+    stores: Stores | None,
+    check: Callable[[], Awaitable[None]],
+    sessions: bool,
 ) -> None:
     """Keep child processes running until SIGINT or SIGTERM, then let them shut down gracefully.
 
@@ -58,16 +66,17 @@ def supervise(
         port: The port to listen on.
         settings: The settings of the endpoint.
         stores: The stores of the server.
+        check: Checks the files that the server needs.
         sessions: Whether the server has sessions of the legacy era unless it is ``stateless``.
 
     Raises:
         OSError: If the address can't be bound, or a certificate can't be used.
-        TypeError, ValueError: If a setting is invalid, or the stores can't be shared.
+        TypeError, ValueError: If a setting or the file of keys is invalid, or the stores can't be shared.
+        StoreError: If the stores can't be used.
         RuntimeError: If the program can't be started again.
     """
     command = again()
-    if count > 1 and stores is not None:
-        _check_stores(stores)
+    check_stores(count, stores)
     # A descriptor below 3 can't be handed over, because it would take the place of a standard stream.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
         pass
@@ -79,20 +88,12 @@ def supervise(
                 "connection: serve with stateless=True, or limit the server to modern revisions; see how-to/processes",
                 count,
             )
+        # Without this, each of the first children would end with the same error.
+        trio.run(check)
         launcher = Launcher(command, sockets, options.settings["grace"])
         status = trio.run(Supervisor(name, url, launcher, count).run)
     if status:
         sys.exit(status)
-
-
-def _check_stores(stores: Stores) -> None:
-    from trio_mcp.stores.memory_stores import MemoryStores
-
-    if isinstance(stores, MemoryStores):
-        raise ValueError(
-            "stores=MemoryStores() can't be shared by several processes, each of which would have its own: give the "
-            "server the path of a file, as in stores='server.db', or serve with processes=1"
-        )
 
 
 @attrs.define(eq=False)
