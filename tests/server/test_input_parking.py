@@ -87,18 +87,32 @@ async def test_a_state_is_used_once_and_only_by_an_answer() -> None:
     assert desk.events == ["start", "end"]
 
 
-async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not() -> None:
+async def test_another_link_of_the_same_run_may_resume_and_another_run_asks_anew() -> None:
     desk = Desk(input=InputOptions(key=b"k" * 32))
     async with core_of(desk.server).open_run() as run:
         async with link_to(run) as first:
             asked = await begin(first)
         assert desk.events == ["start"]  # the client has disconnected, and the handler waits
         async with core_of(desk.server).open_run() as elsewhere, link_to(elsewhere) as stranger:
-            error = await stranger.ask("tools/call", retry(asked))
-            assert "belongs to another process" in error.message
-        async with link_to(run) as second:
+            anew = await stranger.ask("tools/call", retry(asked))
+            assert anew["inputRequests"] == asked["inputRequests"]
+            assert desk.events == ["start", "start"]
+            assert text_of(await stranger.ask("tools/call", retry(anew))) == "Ann"
+        async with link_to(run) as second:  # the first one waits on
             assert text_of(await second.ask("tools/call", retry(asked))) == "Ann"
-    assert desk.events == ["start", "end"]
+    assert desk.events == ["start", "start", "end", "end"]
+
+
+async def test_a_function_that_is_asked_anew_each_time_ends_with_its_rounds() -> None:
+    """A client whose requests never reach the same process would otherwise start it again without an end."""
+    desk = Desk(input=InputOptions(key=b"k" * 32, max_rounds=3))
+    server = core_of(desk.server)
+    async with server.open_run() as one, server.open_run() as two, link_to(one) as first, link_to(two) as second:
+        asked = await begin(first)
+        for client in (second, first):
+            asked = await client.ask("tools/call", retry(asked))
+        error = await second.ask("tools/call", retry(asked))
+        assert "more than 3 rounds" in error.message
 
 
 async def test_the_end_of_the_run_ends_what_is_parked() -> None:

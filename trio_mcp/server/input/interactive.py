@@ -202,7 +202,8 @@ class ParkedRounds(Rounds):
             raise McpError(OVERLOADED, f"{most} handlers are waiting for input, which is the limit; try again later")
 
     def _enter(self) -> None:
-        self._id = secrets.token_urlsafe(16)  # 128 random bits, which can't be guessed
+        # 128 random bits can't be guessed. What precedes them tells other processes that the function waits elsewhere.
+        self._id = f"{self.run.place}.{secrets.token_urlsafe(16)}"
         self.run.parked[self._id] = self
 
     def _leave(self) -> None:
@@ -236,6 +237,10 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     if "requestState" in params or "inputResponses" in params:
         earlier, responses = earlier_rounds(context)
     rounds: Rounds
+    if earlier is not None and earlier.parked is not None and not _is_parked_here(context, earlier.parked):
+        # It waits in another process, or did before that ended. Here it begins again, and asks again; the rounds go on
+        # being counted.
+        earlier, responses = RequestState(earlier.round), {}
     if earlier is not None and earlier.parked is not None:
         # `call` stays unused: the function is already running, with the arguments of its first request. The token
         # guarantees that this request has the same arguments.
@@ -257,6 +262,10 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     return value
 
 
+def _is_parked_here(context: AskingContext, identity: str) -> bool:
+    return identity.partition(".")[0] == context.connection.input.place
+
+
 def _parked(context: AskingContext, identity: str) -> ParkedRounds:
     """Return the rounds of the parked function that a request resumes.
 
@@ -267,7 +276,7 @@ def _parked(context: AskingContext, identity: str) -> ParkedRounds:
     if not isinstance(rounds, ParkedRounds) or not rounds.waits:
         raise McpError(
             INVALID_PARAMS,
-            "no handler is waiting for this requestState: it was used before, has expired, or belongs to another "
-            "process; make the request again without it",
+            "no handler is waiting for this requestState: it was used before, or has expired; make the request again "
+            "without it",
         )
     return rounds

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import os
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,7 @@ class InputRun:
     """The state needed to ask clients for input, shared by all requests of one run of a server.
 
     Attributes:
+        place: What the ids of this run's parked functions begin with, and those of no other run.
         options: The options of the server that runs; they also apply to the functions of mounted servers.
         sealer: Returns that server's `StateSealer`, which is made when a function first asks.
         nursery: The nursery of parked functions.
@@ -109,6 +111,8 @@ class InputRun:
     sealer: Callable[[], Any]  # not typed, because the module of `StateSealer` imports this one
     nursery: trio.Nursery
     parked: dict[str, object] = attrs.Factory(dict)
+    # Not `secrets`, which loads half a dozen modules.
+    place: str = attrs.field(factory=lambda: os.urandom(8).hex(), init=False)
 
 
 @attrs.frozen
