@@ -79,6 +79,11 @@ def foreign(path: Path) -> None:
         connection.execute("CREATE TABLE recipes (name TEXT)")
 
 
+def open_to_all(path: Path) -> None:
+    made(path)
+    path.chmod(0o604)
+
+
 def linked(path: Path) -> None:
     path.touch()
     path.with_name("other.db").hardlink_to(path)
@@ -96,6 +101,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
         r"created by another version of trio_mcp \(its layout is 99, and this version needs 2\)",
     ),
     "another program": (foreign, "is a database of another program: "),
+    "open to all": (open_to_all, r"is open to all users of this machine \(mode 0604\), .* run chmod 600 "),
     "folder": (Path.mkdir, "Is a directory"),
     "hard link": (linked, "hard links"),
 }
@@ -162,6 +168,40 @@ def test_a_new_file_is_empty_or_whole_whenever_another_process_lays_it_out(tmp_p
             connection.set_progress_handler(lay_out, 1)
             found.append(tables.check_layout(connection, str(path)))
     assert set(found) == {False, True}
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_is_gone_is_an_error_until_it_is_back(path: Path, replaced: bool) -> None:
+    """What is written to it would be gone in the end, and processes that are started later would use another file."""
+
+    def take() -> None:
+        path.rename(away)
+        if replaced:
+            path.touch()
+
+    away = path.with_name("away")
+    async with SqliteStores(path) as stores:
+        kept = await stores.add_task(task("a"))
+        take()
+        for use in (lambda: stores.task("a"), lambda: stores.add_task(task("b"))):
+            with pytest.raises(StoreError, match=r"stores\.db was deleted or replaced while it was open: put it back"):
+                await use()
+        await trio.to_thread.run_sync(away.rename, path)
+        assert await stores.task("a") == kept
+        assert await stores.task("b") is None
+        await stores.add_task(task("b"))
+
+
+async def test_a_file_of_a_group_is_used(path: Path) -> None:
+    """Its processes may belong to several users."""
+
+    def make() -> None:
+        made(path)
+        path.chmod(0o660)
+
+    await trio.to_thread.run_sync(make)
+    async with SqliteStores(path) as stores:
+        assert await stores.task("0") is not None
 
 
 async def test_a_folder_that_is_missing_is_named(path: Path) -> None:

@@ -13,7 +13,7 @@ import attrs
 
 from trio_mcp.stores import tables
 from trio_mcp.stores.contract import StoreError
-from trio_mcp.stores.sqlite_stores import REASONS
+from trio_mcp.stores.sqlite_stores import REASONS, check_closed
 
 __all__ = ["Inspection", "inspect_file"]
 
@@ -67,7 +67,7 @@ def inspect_file(path: str) -> Inspection:
     Raises:
         FileNotFoundError: If there is no such file.
         StoreError: If it is damaged, no file of `SqliteStores`, or that of another version, can't be opened, or stays
-            locked by another process.
+            locked by another process, or is open to all users of the machine.
     """
     size = Path(path).stat().st_size
     try:
@@ -78,6 +78,7 @@ def inspect_file(path: str) -> Inspection:
         try:
             if not tables.check_layout(connection, path):
                 raise StoreError(f"{path} is empty: no server has used it yet")
+            check_closed(path)
             return _inspected(connection, path, size)
         finally:
             connection.close()

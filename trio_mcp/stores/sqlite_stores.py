@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ import attrs
 import trio
 
 from trio_mcp._checks import check_choice, check_count, check_hook, check_seconds
-from trio_mcp._platform import boot_id, network_file_system
+from trio_mcp._platform import FILES_HAVE_OWNERS, boot_id, network_file_system
 from trio_mcp.stores import shared_tables, tables
 from trio_mcp.stores.bell import Bell
 from trio_mcp.stores.contract import (
@@ -42,7 +43,7 @@ from trio_mcp.stores.refusals import not_open, stale_session
 from trio_mcp.stores.sqlite_file import LockedFile
 from trio_mcp.stores.times import Moment
 
-__all__ = ["SqliteStores"]
+__all__ = ["REASONS", "SqliteStores", "check_closed"]
 
 T = TypeVar("T")
 
@@ -89,8 +90,8 @@ class SqliteStores(Stores):
         TypeError: If an argument has the wrong type.
         ValueError: If an argument has a value that is not allowed, such as the path ``":memory:"``.
         StoreError: When the file is opened, if it can't be created, read or written, is damaged, is not a database, was
-            created by another program or version, or is on a network file system; later, if it can't be read or
-            written.
+            created by another program or version, is open to all users of the machine, or is on a network file system;
+            later, if it can't be read or written, or is no longer at its path.
         StoreBusy: When the file is opened or later, if other processes kept it locked until the timeout.
     """
 
@@ -124,8 +125,9 @@ class SqliteStores(Stores):
         self._bell = Bell(self._path)
         self._users = 0
         self._listeners: TopicListeners | None = None
+        self._place = (0, 0)  # device and inode of the file
         self._writer = Database(self._path, self._prepare, timeout=timeout, synchronous=SYNCHRONOUS[durable])
-        self._reader = Database(self._path, _prepare_reader, timeout=timeout, reading=True)
+        self._reader = Database(self._path, self._prepare_reader, timeout=timeout, reading=True)
 
     async def __aenter__(self) -> Self:
         self._users += 1
@@ -133,6 +135,8 @@ class SqliteStores(Stores):
             moment = self._moment()
             with self._clear_errors():
                 self._listeners = await self._writer.run(partial(self._open, moment))
+                # A reader that opened the file later would create one where it is gone.
+                await self._reader.run(lambda _: None)
         except BaseException:
             with trio.CancelScope(shield=True):
                 await self._leave()
@@ -267,13 +271,19 @@ class SqliteStores(Stores):
         # The clocks are read here, because a clock may be Trio's, which the thread can't read.
         moment = self._moment()
         with self._clear_errors():
-            return await self._reader.run(lambda connection: work(connection, moment))
+
+            def read(connection: sqlite3.Connection) -> T:
+                self._check_place()
+                return work(connection, moment)
+
+            return await self._reader.run(read)
 
     async def _write(self, work: Callable[[sqlite3.Connection, Moment], T | Exception | None]) -> T:
         self._opened()
         moment = self._moment()
 
         def write(connection: sqlite3.Connection) -> T | Exception | None:
+            self._check_place()
             done = work(connection, moment)
             tables.sweep(connection, moment)
             return done
@@ -295,6 +305,7 @@ class SqliteStores(Stores):
     def _prepare(self, connection: sqlite3.Connection) -> None:
         # Everything is checked before the file is changed, because it may belong to another program.
         tables.check_layout(connection, self._path)
+        check_closed(self._path)
         if (kind := network_file_system(Path(self._path))) is not None:
             raise StoreError(
                 f"{self._path} is on a network file system ({kind}), where processes can't share memory: use a file on"
@@ -308,13 +319,31 @@ class SqliteStores(Stores):
             )
         connection.execute("PRAGMA fullfsync = ON")  # on macOS, a plain fsync does not flush the drive's cache
 
+    def _prepare_reader(self, connection: sqlite3.Connection) -> None:
+        self._check_place()
+        connection.execute("PRAGMA query_only = ON")
+
     def _open(self, moment: Moment, connection: sqlite3.Connection) -> TopicListeners:
         tables.lay_out(connection, self._path)
         tables.adopt(connection, moment)
         shared_tables.drop_buckets(connection, moment)
-        found = os.stat(self._path)
+        self._place = self._found()
         with _LOCK:
-            return _LISTENERS.setdefault((found.st_dev, found.st_ino), TopicListeners())
+            return _LISTENERS.setdefault(self._place, TopicListeners())
+
+    def _found(self) -> tuple[int, int]:
+        found = os.stat(self._path)
+        return found.st_dev, found.st_ino
+
+    def _check_place(self) -> None:
+        # A file that was deleted stays open. But what is written to it is gone in the end, and processes that are
+        # started later use another one.
+        with contextlib.suppress(FileNotFoundError):
+            if self._found() == self._place:
+                return
+        raise StoreError(
+            f"{self._path} was deleted or replaced while it was open: put it back, or restart all processes that use it"
+        )
 
     @contextlib.contextmanager
     def _clear_errors(self) -> Iterator[None]:
@@ -334,8 +363,18 @@ class SqliteStores(Stores):
             raise StoreError(f"{self._path} can't be used: {exc.strerror}") from None
 
 
-def _prepare_reader(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA query_only = ON")
+def check_closed(path: str) -> None:
+    """Check that not all users of the machine can use a file, which has what clients have sent.
+
+    Raises:
+        StoreError: If they can.
+    """
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if FILES_HAVE_OWNERS and mode & 0o006:
+        raise StoreError(
+            f"{path} is open to all users of this machine (mode {mode:04o}), and has what clients have sent: run"
+            f" chmod 600 {path}"
+        )
 
 
 _LOCK = threading.Lock()
