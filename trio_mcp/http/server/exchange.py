@@ -24,7 +24,7 @@ from trio_mcp.jsonrpc.messages import (
 from trio_mcp.jsonrpc.order import MessageQueue
 from trio_mcp.session.handlers import RequestContext, begin, run_handler
 from trio_mcp.session.sink import Owner
-from trio_mcp.types.error_codes import OVERLOADED
+from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.versions import Era
 
 __all__ = ["HttpExchange"]
@@ -153,7 +153,9 @@ class HttpExchange:
             if answer.started:
                 await answer.finish()
             else:
-                await answer.refuse(refuse(503, ErrorData(OVERLOADED, f"the request got no response: {self._cut}")))
+                # Without `Retry-After`, which says that nothing has begun.
+                text = f"the request got no response, and its outcome is unknown: {self._cut}"
+                await answer.refuse(refuse(503, ErrorData(INTERNAL_ERROR, text)))
         elif answer.started:
             # The status has been sent with the head of the stream, so an error is only in the body. The name `data` is
             # used again, so that only the event is in memory while a slow client reads.

@@ -100,11 +100,11 @@ class InputRun:
     """The state needed to ask clients for input, shared by all requests of one run of a server.
 
     Attributes:
-        place: What the ids of this run's parked functions begin with, and those of no other run.
         options: The options of the server that runs; they also apply to the functions of mounted servers.
         sealer: Returns that server's `StateSealer`, which is made when a function first asks.
         nursery: The nursery of parked functions.
         parked: The rounds of functions that wait for input between requests, by the id in the ``requestState``.
+        place: The beginning of these ids, which those of no other run have.
     """
 
     options: InputOptions

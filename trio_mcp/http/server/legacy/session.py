@@ -396,7 +396,8 @@ class HttpSession:
         if answer.started:
             await answer.finish()
         elif self.connection.closed:
-            await answer.refuse(refuse(503, f"the request got no response: {self.connection.close_cause}"))
+            text = f"the request got no response, and its outcome is unknown: {self.connection.close_cause}"
+            await answer.refuse(refuse(503, text))
         else:
             await answer.whole(202)  # the client has cancelled the request
 
