@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,13 @@ def test_a_file_that_is_none_of_ours(
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no modes there")
+def test_a_file_that_is_open_to_all(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place.chmod(0o644)
+    assert main(["stores", str(place)]) == FAILED
+    assert "is open to all users of this machine (mode 0644)" in capsys.readouterr().err
 
 
 def test_a_file_that_is_damaged(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

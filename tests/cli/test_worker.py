@@ -23,8 +23,9 @@ import sys
 
 import trio
 
-from trio_mcp import Server
+from trio_mcp import InputOptions, Server
 from trio_mcp.extensions import TaskPolicy, Tasks
+from trio_mcp.stores import KeyRing
 
 server = Server("films", stores={stores}, extensions={extensions})
 
@@ -79,6 +80,7 @@ async def test_a_worker_runs_the_tasks_that_others_have_left_and_ends_on_a_signa
         ({"extensions": "None", "tool": "@server.tool"}, "has no tasks: make it with extensions=[Tasks()]"),
         ({"stores": "None"}, "are in the memory of each process, so a worker gets none: make it with stores="),
         ({"stores": "'missing/films.db'"}, "can't use the stores of films.py"),
+        ({"stores": "'films.db', input=InputOptions(key=KeyRing.file('none'))"}, "can't be read: No such file"),
     ],
 )
 def test_a_file_without_tasks_that_a_worker_could_run_is_refused(

@@ -16,9 +16,9 @@ from typing import Any
 
 from trio_mcp.cli.exits import FAILED, USAGE, Exit
 from trio_mcp.cli.messages import near_file
-from trio_mcp.server.base_server import BaseServer
+from trio_mcp.server.base_server import BaseServer, core_of
 
-__all__ = ["load_server"]
+__all__ = ["check_keys", "load_server"]
 
 FOREIGN = {"fastmcp": "FastMCP", "mcp": "the official SDK"}
 """Package -> the name of the server library that it contains."""
@@ -53,6 +53,18 @@ def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
         if isinstance(found, BaseServer):
             return found
         return _made(found, name)
+
+
+def check_keys(server: BaseServer) -> None:
+    """Read the server's file of keys, if it has one.
+
+    Raises:
+        Exit: If the file can't be used.
+    """
+    try:
+        core_of(server).input.check()
+    except ValueError as exc:
+        raise Exit(str(exc), FAILED) from None
 
 
 def _made(factory: Any, name: str) -> BaseServer:

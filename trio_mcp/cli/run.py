@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
-from trio_mcp.cli.loading import load_server
+from trio_mcp.cli.loading import check_keys, load_server
 from trio_mcp.cli.messages import near_file
 from trio_mcp.server.base_server import TRANSPORTS, BaseServer, core_of
 
@@ -129,10 +129,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
             " press Ctrl-C to stop. To try a server, use `trio-mcp inspect` and `trio-mcp call`.",
             file=sys.stderr,
         )
-    try:
-        core_of(server).input.check()
-    except ValueError as exc:  # the file of keys can't be used
-        raise Exit(str(exc), FAILED) from None
+    check_keys(server)
     processes = given.pop("processes", None)
     if processes is not None:
         _check_processes(server, transport, processes)

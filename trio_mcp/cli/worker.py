@@ -9,7 +9,7 @@ import sys
 import trio
 
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
-from trio_mcp.cli.loading import load_server
+from trio_mcp.cli.loading import check_keys, load_server
 from trio_mcp.cli.reporting import until_signalled
 from trio_mcp.server.base_server import BaseServer, core_of
 from trio_mcp.stores.contract import StoreError
@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> int:
     """
     server = load_server(options.server, options.file_arguments)
     _check_shares_tasks(server)
+    check_keys(server)
 
     async def work() -> None:
         async with core_of(server).open_run():

@@ -67,7 +67,7 @@ class ToolDetails(TypedDict, total=False):
         task: For the extension `Tasks`: a `TaskPolicy`, or its mode as a string. A server without the
             extension refuses it.
         park_input: Whether a function that asks for input in the modern era keeps waiting in this process instead of
-            running again from its start.
+            running again from its start. Where an answer reaches another process, it begins again and asks again.
     """
 
     name: str | None
