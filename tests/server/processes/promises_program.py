@@ -39,7 +39,8 @@ def make(folder: Path, *, timeout: float, keys: bool, name: str) -> Server:
     ledger = os.open(folder / "ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(*words: object) -> None:
-        os.write(ledger, f"{os.getpid()} {' '.join(map(str, words))}\n".encode())
+        with contextlib.suppress(OSError):  # the disk is full
+            os.write(ledger, f"{os.getpid()} {' '.join(map(str, words))}\n".encode())
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Server) -> AsyncIterator[None]:
