@@ -115,9 +115,10 @@ def add_what_notes(server: Server, note: Callable[..., None]) -> None:
         note("began", name)
         return os.getpid()
 
-    @server.tool(task=TaskPolicy(after=0, on_loss="rerun"))
+    @server.tool(task=TaskPolicy(after=0, on_loss="rerun", ttl=86_400))
     async def film(ctx: Context, go: str) -> list[int]:
         """Do a step, and a second one when there is a file."""
+        note("began", "film")
         one = await ctx.once("one", step, "one")
         while not await trio.Path(go).exists():  # noqa: ASYNC110 - the test is another process
             await trio.sleep(0.01)
