@@ -23,6 +23,9 @@ FAREWELL = 1.0
 An arbitrary choice: a client that calls again and again makes its next request within it.
 """
 
+LAST = 0.1
+"""How many seconds a process then has to begin the requests that have arrived. An arbitrary choice."""
+
 
 class Runner(Protocol):
     """A runner: it serves HTTP on the connections of one server.
@@ -135,6 +138,10 @@ async def serve_asgi(
                     # So none of its requests is refused here, or lost as the connection is closed.
                     await http.end()
                     with trio.move_on_after(FAREWELL):
+                        await connections.all_ended()
+                    # What has arrived by now is served before new work is refused.
+                    connections.shut_if_idle()
+                    with trio.move_on_after(LAST):
                         await connections.all_ended()
                     await shutdown()
                     deadline = trio.current_time() + limits.grace

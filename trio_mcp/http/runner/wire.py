@@ -21,7 +21,7 @@ from trio_mcp.tls import accept_tls
 try:
     import fcntl
     import termios
-except ImportError:  # Windows has no fcntl, but `unread` is only for a runner that needs Linux
+except ImportError:  # Windows has no fcntl
     pass
 
 __all__ = ["MAX_RECEIVED", "PIECE", "Connections", "DeadlineStream", "RunnableConnection", "address", "lifetime"]
@@ -119,7 +119,12 @@ class DeadlineStream:
         return None
 
     def unread(self) -> int:
-        """Return how many bytes the system has received and still keeps, because they have not been read yet."""
+        """Return how many bytes the system has received and still keeps, because they have not been read yet.
+
+        On Windows the number is not known, and 0 is returned.
+        """
+        if not SOCKETS_ARE_FILES:
+            return 0
         # The bytes are only counted: if they were read, they would have to be kept in this process, while the system
         # keeps them already.
         count = array.array("i", [0])
@@ -205,7 +210,7 @@ class RunnableConnection(Protocol):
         """Serve requests until either end closes the connection, and close the stream."""
 
     def shut_if_idle(self) -> None:
-        """End the connection unless a request is under way."""
+        """End the connection unless a request is under way, or has arrived and waits to be read."""
 
 
 class Connections:
@@ -250,7 +255,7 @@ class Connections:
         await self._none_left.wait()
 
     def shut_if_idle(self) -> None:
-        """End each connection unless it has a request under way."""
+        """End each connection unless it has a request under way, or one that waits to be read."""
         for connection in tuple(self._open):
             connection.shut_if_idle()
 

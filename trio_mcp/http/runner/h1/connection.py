@@ -373,8 +373,9 @@ class AcceptedConnection:
         self.shared.hangups.forget(self._descriptor, self)
 
     def shut_if_idle(self) -> None:
-        """End the connection unless a request is under way."""
-        if self._idle:
+        """End the connection unless a request is under way, or has arrived and waits to be read."""
+        # A request that a busy process has not seen yet would be lost, and it is unknown to its client whether it was.
+        if self._idle and not self.wire.unread():
             self._shut = True
             self.wire.stop_waiting("the server is ending")
 

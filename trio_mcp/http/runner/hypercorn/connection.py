@@ -152,9 +152,11 @@ class HttpConnection:
         return self.wire.stream, head + self.protocol.connection.trailing_data[0]
 
     def shut_if_idle(self) -> None:
-        """End the connection unless a request is under way; over HTTP/2, refuse further requests."""
+        """End the connection unless a request is under way, or waits to be read; over HTTP/2, refuse further ones."""
         if isinstance(self.protocol, Http2):
             self.protocol.refusing = True
+        elif self.wire.unread():  # it would be lost, and its client could not know whether it was
+            return
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
