@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from socket import SHUT_WR
 from typing import Any, Protocol
 
 import trio
@@ -178,6 +179,16 @@ class DeadlineStream:
             if self._direct:
                 data = data[write_now(self.stream.socket, data) :]
         return True
+
+    def shut(self, why: str) -> None:
+        """End the connection at once, and the reader's wait for bytes.
+
+        The peer has the end of the connection at once, so that hardly any request can arrive in between.
+        """
+        if self._direct:
+            with contextlib.suppress(OSError):
+                self.stream.socket.shutdown(SHUT_WR)
+        self.stop_waiting(why)
 
     async def end_sending(self) -> None:
         """Tell the peer that nothing more will be sent; over TLS, only closing the connection does that."""

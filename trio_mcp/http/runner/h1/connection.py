@@ -377,7 +377,7 @@ class AcceptedConnection:
         # A request that a busy process has not seen yet would be lost, and it is unknown to its client whether it was.
         if self._idle and not self.wire.unread():
             self._shut = True
-            self.wire.stop_waiting("the server is ending")
+            self.wire.shut("the server is ending")
 
     def left(self) -> None:
         self._left = True

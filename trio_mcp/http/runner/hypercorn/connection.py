@@ -162,7 +162,7 @@ class HttpConnection:
     def _end_if_idle(self) -> None:
         if self._idle:
             self._shut = True
-            self.wire.stop_waiting("the server is ending")
+            self.wire.shut("the server is ending")
 
     def _expect(self, seconds: float) -> None:
         """Give the client a number of seconds to send something, unless the server is ending."""

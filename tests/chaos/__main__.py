@@ -1,0 +1,48 @@
+"""``python -m tests.chaos --minutes 20 --seed 1``: see docs/explanation/reliability.md for what it promises."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+import trio
+
+from tests.chaos.judge import Judge
+from tests.chaos.planted import PLANTED
+from tests.chaos.run import Plan, run
+
+
+def main() -> int:
+    """Run the command; its exit status is 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long things happen")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=200.0, help="calls a second, in all")
+    parser.add_argument("--listeners", type=int, default=200)
+    parser.add_argument("--pause", type=float, default=2.0, help="seconds between two events of a lane, at most")
+    parser.add_argument("--plant", choices=[*PLANTED], help="a fault to put into the library, which has to be found")
+    parser.add_argument("--out", type=Path, help="a new folder for the file, the ledger and the logs")
+    given = parser.parse_args()
+    out = given.out or Path(tempfile.mkdtemp(prefix="chaos-"))
+    out.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=out / "driver.log", level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
+    )
+    print(f"seed {given.seed}, {out}", flush=True)
+    judge = Judge(trio.run(run, Plan(**{**vars(given), "out": out.resolve()})))
+    broken = list(judge.broken())
+    for name, value in judge.figures():
+        print(f"| {name} | {value} |")
+    for kept, lines in (("broken", broken), ("events", judge.happened()), ("not-succeeded", judge.not_succeeded())):
+        (out / f"{kept}.log").write_text("".join(f"{line}\n" for line in lines))
+    for line in broken[:20]:
+        print(line, file=sys.stderr)
+    print(f"seed {given.seed}: {len(broken)} broken promises")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""nginx before the server: with connections to it that are kept, and with one for each request."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+from tests.listening import port_of
+from tests.server.test_behind_nginx import folder_of_nginx, nginx
+
+CONF = """
+daemon off;
+pid {folder}/pid;
+error_log {folder}/error.log error;
+worker_rlimit_nofile 8192;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+    upstream chaos {{ server 127.0.0.1:{port}; keepalive 32; }}
+    server {{
+        listen 127.0.0.1:{kept};
+        location / {{
+            proxy_pass http://chaos; proxy_http_version 1.1; proxy_read_timeout 300s;
+            proxy_set_header Connection ""; proxy_set_header Host $host;
+        }}
+    }}
+    server {{
+        listen 127.0.0.1:{anew};
+        location / {{ proxy_pass http://127.0.0.1:{port}; proxy_read_timeout 300s; }}
+    }}
+}}
+"""
+
+
+@contextlib.asynccontextmanager
+async def before(port: int) -> AsyncIterator[tuple[str, str]]:
+    """Run an nginx for the block; yield its URLs, first that whose connections to the server are kept."""
+    with folder_of_nginx() as folder, contextlib.ExitStack() as stack:
+        fronts = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        kept, anew = map(port_of, fronts)
+        (folder / "nginx.conf").write_text(CONF.format(folder=folder, port=port, kept=kept, anew=anew))
+        async with nginx(folder, fronts):
+            yield f"http://127.0.0.1:{kept}/mcp", f"http://127.0.0.1:{anew}/mcp"

@@ -1,0 +1,284 @@
+"""What a run has promised and whether it has kept it, and its figures."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import re
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from tests.chaos.ledger import Entry
+from tests.chaos.load import KINDS, TIMEOUT, Attempt, Listener
+from tests.chaos.run import HEARD, Seen
+from tests.chaos.tools import GRACE, TIMEOUT as STORE_TIMEOUT
+
+MARGIN = 1.0
+"""Seconds until a death reaches a client through nginx, on a machine that is busy. Chosen."""
+
+CANCELLED = GRACE + 3.0
+"""Seconds within which the handler of a call that was given up has ended. Chosen."""
+
+AWAY = ("locked file", "full disk")
+
+
+class Judge:
+    """Compares what the callers were told with the ledger, with what happened, and with what is left."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self._by_attempt: dict[str, list[tuple[str, list[Entry]]]] = defaultdict(list)
+        for name, entries in seen.ledger.items():
+            if "#" in name:
+                self._by_attempt[name.partition("#")[0]].append((name, entries))
+        self._touched = sorted(
+            (entry.at, int(name), entry.pid)
+            for name, entries in seen.ledger.items()
+            for entry in entries
+            if entry.what == "touched"
+        )
+        self._stopped = [event for event in seen.events if event.kind.startswith("SIGSTOP")]
+        self._away = [event for event in seen.events if event.kind in AWAY] + self._stopped
+        self._down = [event for event in seen.events if event.kind == "SIGKILL of the supervisor"]
+        self._wounded = {event.pid for event in self._stopped}
+
+    def broken(self) -> Iterator[str]:
+        """Yield the broken promises."""
+        for attempt in self._seen.load.attempts:
+            for problem in self._of_attempt(attempt):
+                yield f"{self._shown(attempt)}: {problem}"
+        for attempt in self._seen.load.under_way:
+            yield f"{self._shown(attempt)}: it has never ended"
+        for name, outcome in self._seen.load.calls.items():
+            if outcome in ("refused", "lost"):
+                yield f"{name}: it was {outcome} at each of its attempts for {TIMEOUT:g} s"
+        yield from self._of_posts()
+        yield from self._of_states()
+        for listener in self._seen.listeners:
+            yield from self._of_listener(listener)
+        yield from self._of_processes()
+        yield from (f"there was still {each}" for each in self._seen.left)
+
+    def happened(self) -> Iterator[str]:
+        """Yield the events."""
+        for event in self._seen.events:
+            span = f"{self._time(event.began)} to {self._time(event.until)}, over at {self._time(event.ended)}"
+            yield f"{event.kind} ({event.pid}): {span}"
+
+    def not_succeeded(self) -> Iterator[str]:
+        """Yield the attempts that have not succeeded."""
+        good = ("succeeded", "cancelled")
+        return (self._shown(each) for each in self._seen.load.attempts if each.outcome not in good)
+
+    def _shown(self, attempt: Attempt) -> str:
+        span = f"{self._time(attempt.began)} to {self._time(attempt.ended)} s"
+        return f"{attempt.name} ({attempt.kind}, {span}, {attempt.outcome}: {attempt.note})"
+
+    def _time(self, at: float) -> str:
+        return f"{at - self._seen.begun:.2f}"
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _of_attempt(self, attempt: Attempt) -> Iterator[str]:
+        begun = [entries[0] for entries in self._posts(attempt)]
+        match attempt.outcome:
+            case "succeeded":
+                if not begun:
+                    yield "it succeeded, and no process has begun it"
+            case "cancelled":
+                yield from self._of_cancelled(attempt)
+            case "store":
+                if not KINDS[attempt.kind][2]:
+                    yield "it needs no store"
+                elif not self._was_away(attempt):
+                    yield "the store was there"
+            case "refused":
+                if begun and attempt.kind != "work":  # whose polls are calls of their own
+                    yield "the caller was told that it was not begun, and a process has begun it"
+                elif not self._killed(attempt.began, attempt.ended):
+                    yield "it was refused, and no process was killed"
+            case "lost":
+                pids = {entry.pid for entry in begun}
+                killed = self._killed(attempt.began, attempt.ended)
+                if not killed:
+                    yield "its connection was lost, and no process was killed"
+                elif pids and attempt.kind != "work" and not pids & killed:
+                    yield "the process that ran it was not killed"
+            case other:
+                yield f"it is {other}"
+
+    def _posts(self, attempt: Attempt) -> list[list[Entry]]:
+        """Return what became of each request of an attempt; of one that asks, not of the round that has asked."""
+        posts = [entries for _, entries in self._by_attempt[attempt.name]]
+        if attempt.kind == "ask" and attempt.outcome != "succeeded":
+            return [entries for entries in posts if entries[-1].what != "ended"]
+        return posts
+
+    def _of_cancelled(self, attempt: Attempt) -> Iterator[str]:
+        for _, entries in self._by_attempt[attempt.name]:
+            began = entries[0]
+            ends = [entry.at for entry in entries if entry.what != "began"]
+            if began.pid in self._seen.deaths or began.pid in self._wounded:
+                continue
+            limit = attempt.ended + CANCELLED
+            if min(ends, default=math.inf) > limit and self._seen.ended > limit:
+                yield "the caller has given it up, and its handler goes on"
+
+    def _killed(self, begin: float, end: float) -> set[int]:
+        """Return the processes that were killed while an attempt was under way; a supervisor takes its socket along."""
+        begin, end = begin - MARGIN, end + MARGIN
+        found = {pid for pid, at in self._seen.deaths.items() if begin <= at <= end}
+        return found | {event.pid for event in self._down if event.began <= end and begin <= event.ended}
+
+    def _was_away(self, attempt: Attempt) -> bool:
+        """Whether the store could not be used, for longer than a call waits where it was only locked."""
+        waited = attempt.ended - attempt.began >= STORE_TIMEOUT - 0.1
+        return self._is_away(attempt.began - STORE_TIMEOUT - MARGIN, attempt.ended + MARGIN) and (
+            waited or not re.search("locked|busy", attempt.note)
+        )
+
+    def _is_away(self, begin: float, end: float) -> bool:
+        return any(event.began <= end and begin <= event.until for event in self._away)
+
+    def _of_posts(self) -> Iterator[str]:
+        again = {each.name for each in self._seen.load.attempts if each.kind == "work"}
+        for attempt, parts in self._by_attempt.items():
+            for name, entries in parts if attempt not in again else ():  # a task runs again if it was lost
+                begun = [entry.pid for entry in entries if entry.what == "began"]
+                if len(begun) > 1:
+                    yield f"{name}: its POST was handled {len(begun)} times, by {begun}"
+
+    def _of_states(self) -> Iterator[str]:
+        puts = {each.name: each for each in self._seen.load.attempts if each.kind == "put"}
+        found = Counter(update for updates in self._seen.states.values() for update in updates)
+        for name, attempt in puts.items():
+            if attempt.outcome == "succeeded" and not found[name]:
+                yield f"{name}: the update of a state is lost"
+            if "StoreBusy" in attempt.note and found[name]:
+                yield f"{name}: the store was busy, and the update was made"
+        for name, times in found.items():
+            if times > 1:
+                yield f"{name}: the update of a state was made {times} times"
+            if name not in puts:
+                yield f"{name}: nobody has made this update of a state"
+
+    # --- listeners ---------------------------------------------------------------------------------------------------
+
+    def _of_listener(self, listener: Listener) -> Iterator[str]:
+        who = f"a listener to {listener.number}"
+        changes = [(at, pid) for at, number, pid in self._touched if number == listener.number]
+        if not changes:
+            return
+        last = changes[-1][0]
+        if not listener.heard or listener.heard[-1][1] == "off" or listener.heard[-1][0] < last:
+            yield f"{who} has not heard of the last change at {self._time(last)}"
+        times = [at for at, _ in listener.heard]
+        for at, pid in changes:
+            place = bisect.bisect_left(times, at)
+            if not place or listener.heard[place - 1][1] == "off" or self._excused(at, pid):
+                continue  # it did not listen, or need not have heard of it
+            if place < len(times) and listener.heard[place][1] == "told" and times[place] > at + HEARD:
+                yield f"{who} heard of the change at {self._time(at)} after {times[place] - at:.1f} s"
+
+    def _excused(self, at: float, pid: int) -> bool:
+        """Whether a change may be heard of late, or, if its process died just then, not at all."""
+        if at - MARGIN <= self._seen.deaths.get(pid, 0.0) <= at + HEARD:
+            return True
+        return self._is_away(at - HEARD, at + HEARD + MARGIN)
+
+    # --- processes ---------------------------------------------------------------------------------------------------
+
+    def _of_processes(self) -> Iterator[str]:
+        for at, line in self._seen.said:
+            ours = any(f"(pid {pid})" in line for pid in self._wounded)
+            if ("did not end in time" in line or "was silent" in line) and not ours:
+                yield f"at {self._time(at)}: nobody had stopped it: {line}"
+            elif "was never ready" in line and not self._is_away(at - STORE_TIMEOUT - MARGIN, at):
+                yield f"at {self._time(at)}: the store was there: {line}"
+        for at, text in self._tracebacks():
+            # A handler that fails because the store is away is logged with its traceback.
+            if not re.search(r"^trio_mcp\.stores\.\S*Store\w*:", text, re.MULTILINE):
+                yield f"at {self._time(at)}: {text}"
+
+    def _tracebacks(self) -> Iterator[tuple[float, str]]:
+        """Yield each traceback that was printed, to the line after it that is not indented."""
+        found: list[str] = []
+        since = 0.0
+        for at, line in self._seen.said:
+            if "Traceback (" in line:
+                found, since = [*found, line], since if found else at
+            elif found:
+                found.append(line)
+                if not line.startswith((" ", "|", "+")) and line:
+                    yield since, "\n".join(found)
+                    found = []
+
+    # --- figures -----------------------------------------------------------------------------------------------------
+
+    def figures(self) -> Iterator[tuple[str, str]]:
+        """Yield the figures of the run."""
+        seen = self._seen
+        attempts = seen.load.attempts
+        outcomes = Counter(attempt.outcome for attempt in attempts)
+        seconds = seen.ended - seen.begun
+        yield (
+            "calls; a second; not begun, as too many were under way",
+            (f"{len(seen.load.calls):,}; {len(seen.load.calls) / seconds:.0f}; {seen.load.left_out}"),
+        )
+        yield "attempts", ", ".join(f"{name} {number:,}" for name, number in outcomes.most_common())
+        yield "errors", ", ".join(f"{text} {number}" for text, number in self._reasons().most_common()) or "none"
+        kinds = Counter(event.kind for event in seen.events)
+        yield "events", ", ".join(f"{name} {number}" for name, number in kinds.most_common())
+        good = sorted(attempt.ended for attempt in attempts if attempt.outcome == "succeeded")
+        gaps = [later - earlier for earlier, later in itertools.pairwise([seen.begun, *good])]
+        yield "longest time without a served call", f"{max(gaps):.2f} s"
+        for kind, slowest in self._recoveries():
+            yield f"slowest recovery from {kind}", f"{slowest:.2f} s"
+        late = sorted(self._latencies())
+        if len(late) > 1:
+            cuts = statistics.quantiles(late, n=100)
+            yield (
+                "listeners; changes; median, p99, longest time",
+                (f"{len(seen.listeners)}; {len(self._touched)}; {cuts[49]:.3f} s, {cuts[98]:.2f} s, {late[-1]:.2f} s"),
+            )
+        took = sorted(
+            each.ended - each.began for each in attempts if each.outcome == "succeeded" and each.kind == "look"
+        )
+        if len(took) > 1:
+            cuts = statistics.quantiles(took, n=100)
+            yield "a plain call: median, p99, longest", f"{cuts[49]:.3f} s, {cuts[98]:.2f} s, {took[-1]:.1f} s"
+        yield "updates of states; keys", f"{sum(map(len, seen.states.values())):,}; {kinds['new key'] + 1}"
+        yield "left at the end: processes, sockets, connections", f"{len(seen.left)}"
+
+    def _reasons(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for attempt in self._seen.load.attempts:
+            if attempt.outcome not in ("succeeded", "cancelled"):
+                status = [word for word in ("502", "503", "504") if f"status {word}" in attempt.note]
+                found[f"{attempt.outcome} ({', '.join(status) or attempt.note.partition(':')[0]})"] += 1
+        return found
+
+    def _recoveries(self) -> Iterator[tuple[str, float]]:
+        """Yield how long after the begin of an event the last attempt that failed before the next event ended."""
+        slowest: dict[str, float] = {}
+        bad = sorted(each.ended for each in self._seen.load.attempts if each.outcome in ("lost", "refused", "store"))
+        begins = sorted(event.began for event in self._seen.events)
+        for event in self._seen.events:
+            following = [begin for begin in begins if begin > event.began]
+            until = max(event.ended, following[0] if following else event.ended) + MARGIN
+            last = [at for at in bad if event.began <= at <= until]
+            slowest[event.kind] = max(slowest.get(event.kind, 0.0), last[-1] - event.began if last else 0.0)
+        return iter(sorted(slowest.items(), key=lambda item: -item[1])[:3])
+
+    def _latencies(self) -> Iterator[float]:
+        by_topic: dict[int, list[float]] = defaultdict(list)
+        for at, number, _ in self._touched:
+            by_topic[number].append(at)
+        for listener in self._seen.listeners:
+            for (at, what), (_, before) in zip(listener.heard[1:], listener.heard, strict=False):
+                changes = by_topic[listener.number]
+                place = bisect.bisect_left(changes, at)
+                if what == "told" and before != "off" and place:
+                    yield at - changes[place - 1]

@@ -1,0 +1,34 @@
+"""A server with several processes, and what a worker runs: ``python serve.py '{"folder": …, "port": …, …}'``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.planted import PLANTED
+from tests.chaos.tools import DELAY, GRACE, LEASE, SILENCE, make
+from trio_mcp.server.processes import child, children, slots, supervisor
+from trio_mcp.stores import key_ring
+
+SHORTER: dict[Any, dict[str, Any]] = {
+    supervisor: {"LEASE": LEASE, "SILENCE": SILENCE, "TICK": 0.2},
+    children: {"EXTRA": 3.0},
+    child: {"EXTRA": 3.0, "BEAT": 0.4},
+    slots: {"PAUSES": (0.2,)},
+    key_ring: {"DELAY": DELAY, "LOOK": 0.5},
+}
+"""Time limits of the library, so that a minute sees each event."""
+
+for module, constants in SHORTER.items():
+    for name, value in constants.items():
+        setattr(module, name, value)
+
+SETTINGS: dict[str, Any] = json.loads(sys.argv[1])
+if SETTINGS["plant"] is not None:
+    PLANTED[SETTINGS["plant"]]()
+server = make(Path(SETTINGS["folder"]))
+
+if __name__ == "__main__":
+    server.run("http", port=SETTINGS["port"], processes=3, stateless=True, grace=GRACE)

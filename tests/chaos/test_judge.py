@@ -1,0 +1,169 @@
+"""The judge of `tests.chaos` finds each broken promise: a run that can't fail would prove nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.events import Event
+from tests.chaos.judge import CANCELLED, Judge
+from tests.chaos.ledger import Entry
+from tests.chaos.load import Attempt, Listener, Load
+from tests.chaos.run import HEARD, Plan, Seen
+
+RAN, OTHER, KILLED, STOPPED, SUPERVISOR = 1, 2, 3, 4, 5
+DEATH, AWAY, DOWN = 20.0, 40.0, 60.0
+"""When a child was killed, the file was locked (for 5 s), and the supervisor was killed (for 3 s)."""
+
+BUSY = "store: StoreBusy: the file is locked"
+
+
+def attempt(outcome: str, *, kind: str = "look", began: float = 5.0, ended: float = 6.0, note: str = "") -> Attempt:
+    return Attempt("a/0", kind, "direct-kept", began, ended, outcome, note)
+
+
+def entries(*whats: str, pid: int = RAN, at: float = 5.5) -> list[Entry]:
+    return [Entry(what, pid, at) for what in whats]
+
+
+DONE = entries("began", "ended")
+BEGUN = entries("began")
+BY_KILLED = entries("began", pid=KILLED)
+
+# The promise that is broken, and what breaks it; under "", what keeps all of them.
+ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
+    "": [
+        (attempt("succeeded"), DONE),
+        (attempt("succeeded", kind="work"), [*DONE, *DONE]),
+        (attempt("cancelled"), []),
+        (attempt("cancelled"), entries("began", "cancelled", at=6.5)),
+        (attempt("cancelled"), BY_KILLED),
+        (attempt("lost", began=DEATH - 3, ended=DEATH + 0.1), BY_KILLED),
+        (attempt("lost", began=DEATH - 3, ended=DEATH + 0.1), []),
+        (attempt("refused", began=DEATH - 3, ended=DEATH + 0.1), []),
+        (attempt("refused", began=DOWN + 1, ended=DOWN + 1.1), []),
+        (attempt("refused", kind="ask", began=DOWN - 1, ended=DOWN + 1.1), DONE),
+        (attempt("store", kind="put", began=AWAY, ended=AWAY + 2.1, note=BUSY), DONE),
+        (attempt("store", kind="put", began=AWAY, ended=AWAY + 0.1, note="the disk is full"), DONE),
+    ],
+    "it is wrong": [(attempt("wrong"), DONE)],
+    "it is failed": [(attempt("failed"), DONE)],
+    "it succeeded, and no process has begun it": [(attempt("succeeded"), [])],
+    "its POST was handled 2 times": [
+        (attempt("succeeded"), [*BEGUN, *entries("began", "ended", pid=OTHER)]),
+        (attempt("succeeded"), [*DONE, *DONE]),
+    ],
+    "the caller has given it up, and its handler goes on": [
+        (attempt("cancelled"), BEGUN),
+        (attempt("cancelled"), [*BEGUN, *entries("ended", at=6.1 + CANCELLED)]),
+    ],
+    "its connection was lost, and no process was killed": [(attempt("lost"), []), (attempt("lost"), BEGUN)],
+    "the process that ran it was not killed": [(attempt("lost", began=DEATH - 3, ended=DEATH + 0.1), BEGUN)],
+    "it was refused, and no process was killed": [(attempt("refused"), [])],
+    "the caller was told that it was not begun": [(attempt("refused", began=DOWN, ended=DOWN + 1), BEGUN)],
+    "it needs no store": [(attempt("store", began=AWAY, ended=AWAY + 3, note=BUSY), DONE)],
+    "the store was there": [
+        (attempt("store", kind="put", note=BUSY), DONE),
+        (attempt("store", kind="put", began=AWAY, ended=AWAY + 1, note=BUSY), DONE),
+    ],
+}
+
+
+def seen_with(folder: Path) -> Seen:
+    """Return a run in which all promises are kept."""
+    plan = Plan(minutes=1, seed=1, out=folder, rate=1, listeners=1, pause=1)
+    seen = Seen(plan, Load([], 1, ""), begun=0.0, ended=100.0, deaths={KILLED: DEATH, SUPERVISOR: DOWN})
+    seen.events += [
+        Event("SIGKILL of a child", DEATH, DEATH + 1, KILLED, DEATH + 1),
+        Event("locked file", AWAY, AWAY + 5, 0, AWAY + 5),
+        Event("SIGKILL of the supervisor", DOWN, DOWN + 3, SUPERVISOR, DOWN + 3),
+        Event("SIGSTOP until it is killed", 80, 86, STOPPED, 86),
+    ]
+    listener = Listener(7)
+    listener.heard += [(1.0, "on"), (30.0, "told"), (DOWN, "off"), (DOWN + 4, "on"), (95.1, "told")]
+    seen.listeners.append(listener)
+    seen.ledger["7"] = [Entry("touched", RAN, at) for at in (29.9, DOWN - 0.1, 95.0)]
+    return seen
+
+
+def broken_by(seen: Seen) -> list[str]:
+    return list(Judge(seen).broken())
+
+
+@pytest.mark.parametrize(("promise", "row"), [(promise, row) for promise, rows in ROWS.items() for row in rows])
+def test_what_a_caller_was_told_is_compared_with_the_ledger_and_the_events(
+    promise: str, row: tuple[Attempt, list[Entry]], tmp_path: Path
+) -> None:
+    seen = seen_with(tmp_path)
+    seen.load.attempts.append(row[0])
+    if row[1]:
+        seen.ledger["a/0#1"] = row[1]
+    broken = broken_by(seen)
+    assert len(broken) == bool(promise), broken
+    assert all(promise in line for line in broken)
+
+
+def _put(seen: Seen, outcome: str, *, note: str = "", made: int, killed: bool = False) -> None:
+    seen.load.attempts.append(attempt(outcome, kind="put", began=AWAY, ended=AWAY + 3, note=note))
+    seen.ledger["a/0#1"] = DONE
+    seen.states["direct-kept"] = ["a/0"] * made
+    if killed:
+        seen.deaths[RAN] = AWAY + 1
+
+
+def _heard(seen: Seen, *heard: tuple[float, str]) -> None:
+    seen.listeners[0].heard[:] = heard
+
+
+def _said(seen: Seen, *lines: str) -> None:
+    seen.said += [(5.0, line) for line in lines]
+
+
+OTHERS: dict[str, list[Callable[[Seen], object]]] = {
+    "": [
+        lambda seen: _put(seen, "succeeded", made=1),
+        lambda seen: _put(seen, "lost", made=1, killed=True),
+        lambda seen: _put(seen, "lost", made=0, killed=True),
+        lambda seen: _said(seen, f"chaos: process 1 (pid {STOPPED}) was silent for 3 s and was killed"),
+        lambda seen: _said(seen, "Traceback (most recent call last):", "  x", "trio_mcp.stores.contract.StoreBusy: y"),
+        # A change of a process that died just then may be lost, and one is late while the file is locked.
+        lambda seen: seen.ledger["7"].insert(0, Entry("touched", KILLED, DEATH - 0.1)),
+        lambda seen: seen.ledger["7"].insert(0, Entry("touched", RAN, AWAY + 1)),
+    ],
+    "it has never ended": [lambda seen: seen.load.under_way.add(attempt(""))],
+    "it was lost at each of its attempts": [lambda seen: seen.load.calls.update({"a": "lost"})],
+    "the update of a state is lost": [lambda seen: _put(seen, "succeeded", made=0)],
+    "the store was busy, and the update was made": [lambda seen: _put(seen, "store", note=BUSY, made=1)],
+    "the update of a state was made 2 times": [lambda seen: _put(seen, "succeeded", made=2)],
+    "nobody has made this update": [lambda seen: seen.states.update({"direct-kept": ["b/0"]})],
+    "has not heard of the last change": [
+        lambda seen: _heard(seen, (1.0, "on"), (30.0, "told"), (DOWN, "off"), (DOWN + 4, "on")),
+        lambda seen: _heard(seen, (1.0, "on"), (30.0, "told"), (DOWN, "off")),
+        lambda seen: _heard(seen),
+    ],
+    "heard of the change at 29.90 after": [
+        lambda seen: _heard(
+            seen, (1.0, "on"), (29.9 + HEARD + 0.1, "told"), (DOWN, "off"), (94.0, "on"), (95.1, "told")
+        )
+    ],
+    "nobody had stopped it": [
+        lambda seen: _said(seen, f"chaos: process 1 (pid {RAN}) was silent for 6 s and was killed"),
+        lambda seen: _said(seen, f"chaos: process 1 (pid {RAN}) did not end in time and was killed"),
+    ],
+    "the store was there": [lambda seen: _said(seen, "chaos: the new process 1 was never ready, so …")],
+    "ValueError: odd": [lambda seen: _said(seen, "Traceback (most recent call last):", "  x", "ValueError: odd")],
+    "there was still the process 9": [lambda seen: seen.left.append("the process 9")],
+}
+
+
+@pytest.mark.parametrize(("promise", "does"), [(promise, does) for promise, all_ in OTHERS.items() for does in all_])
+def test_states_listeners_processes_and_what_is_left_are_looked_at(
+    promise: str, does: Callable[[Seen], object], tmp_path: Path
+) -> None:
+    seen = seen_with(tmp_path)
+    does(seen)
+    broken = broken_by(seen)
+    assert len(broken) == bool(promise), broken
+    assert all(promise in line for line in broken)

@@ -1,0 +1,147 @@
+"""The server's tools. Each call is in the ledger, before it begins and after it has ended, with its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+import zlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+from pydantic import BaseModel
+
+from tests.soak.record import Ledger
+from tests.soak.tools import digest
+from trio_mcp import Context, InputOptions, Principal, Server, ToolError
+from trio_mcp.extensions import TaskOptions, TaskPolicy, Tasks
+from trio_mcp.stores import KeyRing, SqliteStores, StoreError, UserStateOptions
+
+LEASE = 3.0
+"""Seconds after which a silent process is killed while others can't write to the file, and a lost task is claimed."""
+
+SILENCE = 6.0
+"""Seconds after which a silent process is killed in any case."""
+
+TIMEOUT = 2.0
+"""Seconds for which an operation waits for the file."""
+
+GRACE = 3.0
+DELAY = 3.0
+"""Seconds after which a new key signs."""
+
+STEPS = 4
+"""How many steps a task has, and how many `steps` reports."""
+
+
+class Answer(BaseModel):
+    text: str
+
+
+class Written(BaseModel):
+    """The state of a user: the updates that have been made."""
+
+    updates: list[str] = []
+
+
+def topic(number: int) -> str:
+    return f"chaos://topic/{number}"
+
+
+def make(folder: Path) -> Server:
+    """Make the server, which is the same in each process."""
+    ledger = Ledger(folder / "ledger")
+    server = Server(
+        "chaos",
+        stores=SqliteStores(folder / "chaos.db", timeout=TIMEOUT),
+        principal=lambda ctx: Principal(ctx.headers.get("x-user", "driver"), issuer="https://chaos.example"),
+        user_state=UserStateOptions(trust_principal=True),
+        input=InputOptions(key=KeyRing.file(folder / "chaos.keys")),
+        extensions=[Tasks(TaskOptions(lease=LEASE))],
+        middleware=[lambda ctx, call_next: _note(ledger, ctx, call_next)],
+    )
+    _add_tools(server)
+    _add_tools_with_stores(server, ledger, folder / "chaos.db")
+    return server
+
+
+async def _note(ledger: Ledger, ctx: Context, call_next: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """Write down that a call has begun, and how it has ended. Each round of a call is a request of its own."""
+    call = (ctx.params.get("arguments") or {}).get("call") if ctx.method == "tools/call" else None
+    if call is None:
+        return await call_next()
+    name = f"{call}#{zlib.crc32(str(ctx.params.get('requestState')).encode())}"
+    ledger.note(name, f"began {os.getpid()} {time.monotonic():.3f}")
+    how = "failed"
+    try:
+        result = await call_next()
+        how = "ended"
+        return result
+    except trio.Cancelled:
+        how = "cancelled"
+        raise
+    finally:
+        ledger.note(name, f"{how} {os.getpid()} {time.monotonic():.3f}")
+
+
+def _add_tools(server: Server) -> None:
+    @server.tool
+    async def look(call: str, seconds: float) -> str:
+        await trio.sleep(seconds)
+        return digest(call, 0)
+
+    @server.tool
+    async def steps(call: str, seconds: float, ctx: Context) -> str:
+        for step in range(1, STEPS + 1):
+            await ctx.report_progress(step, STEPS)
+            await trio.sleep(seconds / STEPS)
+        return digest(call, 0)
+
+    @server.tool
+    async def ask(call: str, ctx: Context) -> str:
+        answer = await ctx.elicit("Which?", Answer)
+        return f"{answer.data.text if answer.data else answer.action} {digest(call, 0)}"
+
+
+def _add_tools_with_stores(server: Server, ledger: Ledger, file: Path) -> None:
+    @server.tool
+    async def put(call: str, ctx: Context) -> str:
+        def more(found: Written) -> Written:
+            found.updates.append(call)
+            return found
+
+        try:
+            await ctx.update_user_state(Written, more)
+        except StoreError as exc:
+            raise ToolError(f"store: {type(exc).__name__}: {exc}") from None
+        return digest(call, 0)
+
+    @server.tool
+    async def written(ctx: Context) -> list[str]:
+        return (await ctx.user_state(Written)).updates
+
+    @server.tool(task=TaskPolicy(after=0, poll=0.5, on_loss="rerun", max_takeovers=1000))
+    async def work(call: str, seconds: float, ctx: Context) -> str:
+        for step in range(STEPS):
+            await ctx.once(f"step-{step}", trio.sleep, seconds / STEPS)
+        return digest(call, 0)
+
+    @server.tool
+    async def touch(number: int) -> None:
+        server.notify_resource_updated(topic(number))
+        ledger.note(str(number), f"touched {os.getpid()} {time.monotonic():.3f}")
+
+    @server.tool
+    async def hold() -> None:
+        """Stop this process inside a transaction."""
+        connection = sqlite3.connect(file, isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        ledger.note("file", f"held {os.getpid()} {time.monotonic():.3f}")
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    @server.resource("chaos://topic/{number}")
+    async def resource(number: str) -> str:
+        return number
