@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from tests.listening import port_of
 from tests.server.test_behind_nginx import folder_of_nginx, nginx
@@ -36,11 +38,19 @@ http {{
 
 
 @contextlib.asynccontextmanager
-async def before(port: int) -> AsyncIterator[tuple[str, str]]:
-    """Run an nginx for the block; yield its URLs, first that whose connections to the server are kept."""
+async def before(port: int, log: Path) -> AsyncIterator[tuple[str, str]]:
+    """Run an nginx for the block; yield its URLs, first that whose connections to the server are kept.
+
+    Args:
+        port: The server's port.
+        log: What it has complained about is left there.
+    """
     with folder_of_nginx() as folder, contextlib.ExitStack() as stack:
         fronts = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         kept, anew = map(port_of, fronts)
         (folder / "nginx.conf").write_text(CONF.format(folder=folder, port=port, kept=kept, anew=anew))
-        async with nginx(folder, fronts):
-            yield f"http://127.0.0.1:{kept}/mcp", f"http://127.0.0.1:{anew}/mcp"
+        try:
+            async with nginx(folder, fronts):
+                yield f"http://127.0.0.1:{kept}/mcp", f"http://127.0.0.1:{anew}/mcp"
+        finally:
+            shutil.copy(folder / "error.log", log)

@@ -82,7 +82,7 @@ async def run(plan: Plan) -> Seen:
     KeyRing.add(folder / "chaos.keys")
     served = Served(folder, plan.plant)
     try:
-        async with kept(folder), before(served.port) as (nginx_kept, nginx_anew):
+        async with kept(folder), before(served.port, folder / "nginx.log") as (nginx_kept, nginx_anew):
             direct = f"http://127.0.0.1:{served.port}/mcp"
             routes = [
                 Route("direct-kept", direct, True, 30),

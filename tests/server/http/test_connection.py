@@ -397,6 +397,32 @@ async def test_the_end_answers_what_is_under_way_and_drops_what_is_pipelined(aut
     assert got.count(b"HTTP/1.1") == app.begun == 1
 
 
+async def test_a_response_that_promised_another_request_keeps_its_promise_as_the_server_ends(
+    autojump_clock: Clock,
+) -> None:
+    """A client that has just been promised it uses the connection first; the next response says that it ends."""
+    ended = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"o", "more_body": True})
+        await ended.wait()
+        await send({"type": "http.response.body", "body": b"k"})
+
+    async with over_memory(app, QuietConfig()) as (stream, _, http):
+        await stream.send_all(GET)
+        head = bytes(await stream.receive_some())
+        await http.end()
+        ended.set()
+        assert await stream.receive_some() == b"k"
+        await trio.testing.wait_all_tasks_blocked()
+        await stream.send_all(GET)
+        got = await everything(stream)
+    assert b"keep-alive: timeout" in head.lower()
+    assert b"connection: close" in got.lower()
+    assert got.endswith(b"ok")
+
+
 async def test_a_server_that_is_cancelled_says_nothing_of_its_connections(caplog: pytest.LogCaptureFixture) -> None:
     """Some are idle, one sends half a head, one waits for its response."""
     made = Made()

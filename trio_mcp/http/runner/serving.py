@@ -43,7 +43,7 @@ class Runner(Protocol):
         """Run the task that the connections share, if there is one, until cancelled."""
 
     async def end(self) -> None:
-        """Let each connection end with its current request."""
+        """Let each response that begins from now on say that its connection ends."""
 
 
 def hypercorn_runner(app: Any, settings: ServerSettings, limits: ServerLimits) -> Runner:

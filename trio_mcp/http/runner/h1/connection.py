@@ -44,7 +44,7 @@ class LeanRunner:
         parse: Parses the fields of a head.
 
     Attributes:
-        ending: Whether each connection ends with its current request.
+        ending: Whether each response says that its connection ends.
         protocols: The protocols over TLS, by their names in ALPN.
     """
 
@@ -311,6 +311,7 @@ class AcceptedConnection:
     __slots__ = (
         "_crowded",
         "_descriptor",
+        "_ending",
         "_exchange",
         "_idle",
         "_left",
@@ -331,6 +332,7 @@ class AcceptedConnection:
         self._idle = True  # whether no request is under way
         self._left = False  # whether the client has left
         self._shut = False  # whether no further request is served
+        self._ending = False  # whether the connection ends as soon as it is idle
         self._crowded = 0  # the number of the request after which too much was waiting at the last check, or 0
         self.requests = 0
         self._scope: dict[str, Any] = {}
@@ -373,7 +375,8 @@ class AcceptedConnection:
         self.shared.hangups.forget(self._descriptor, self)
 
     def shut_if_idle(self) -> None:
-        """End the connection unless a request is under way, or has arrived and waits to be read."""
+        """End the connection; if a request is under way, or has arrived and waits to be read, end it after that."""
+        self._ending = True
         # A request that a busy process has not seen yet would be lost, and it is unknown to its client whether it was.
         if self._idle and not self.wire.unread():
             self._shut = True
@@ -402,7 +405,7 @@ class AcceptedConnection:
         """Return the head of the next request; None if the connection ends instead."""
         # A connection that has just been accepted still gets its first request served: its client could not know that
         # the server is ending.
-        if self._shut or (self.shared.ending and self.requests):
+        if self._shut or (self._ending and self.requests):
             return None
         self._idle = True
         begun = not self.requests  # the time for the first head counts from the beginning of the connection
@@ -450,7 +453,8 @@ class AcceptedConnection:
             await exchange.run(self.shared.app, self._scope)
         finally:
             self._exchange = None
-        lasts = exchange.finished and exchange.lasting and not self.shared.ending
+        # A response that began before the server was ending has promised one more request.
+        lasts = exchange.finished and exchange.lasting
         if exchange.taken or lasts:  # a connection that was taken over must not be read here any more
             return lasts
         # If there is no response, the application has failed or the body's framing was refused: a client that waits

@@ -87,6 +87,7 @@ class HttpConnection:
         self._left = trio.Event()  # set when nothing more will arrive
         self._taken = False  # whether the application has taken the connection over
         self._shut = False  # whether no further request is served
+        self._ending = False  # whether the connection ends as soon as it is idle
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
@@ -153,6 +154,7 @@ class HttpConnection:
 
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way, or waits to be read; over HTTP/2, refuse further ones."""
+        self._ending = True
         if isinstance(self.protocol, Http2):
             self.protocol.refusing = True
         elif self.wire.unread():  # it would be lost, and its client could not know whether it was
@@ -190,6 +192,7 @@ class HttpConnection:
             # Over HTTP/2 the next bytes need not begin a request: they may be a PING.
             self._silent = event.idle and isinstance(self.protocol, Http1)
             self.wire.expire_at(trio.current_time() + self._config.keep_alive_timeout if event.idle else math.inf)
-            # A request may have been under way when the server began to end, so the connection ends only now.
-            if self._context.terminated.is_set():
+            # A request may have been under way when the server began to end, so the connection ends only now. Over
+            # HTTP/2, the client has just been told.
+            if self._ending or (isinstance(self.protocol, Http2) and self._context.terminated.is_set()):
                 self._end_if_idle()

@@ -35,6 +35,7 @@ class Http1(H11Protocol):
     ending = False
     _held: Sequence[bytes] = ()  # bytes that are sent with the next event
     _request: Any = None  # the request that has arrived last
+    _lasts = True  # whether the response has not told the client that the connection ends
     _framing = 0  # bytes of the body that were not content, less a quarter of the content
 
     def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
@@ -178,6 +179,7 @@ class Http1(H11Protocol):
             if connection.their_state is h11.DONE and self.keep_alive_requests < self.config.keep_alive_max_requests:
                 said = b"keep-alive: timeout=%d\r\n\r\n" % self.config.keep_alive_timeout
                 if self.context.terminated.is_set():  # the connection ends with this request
+                    self._lasts = False
                     said = b"connection: close\r\n\r\n"
                 parts = [b"".join(parts).removesuffix(b"\r\n"), said]
             self._held = parts
@@ -192,6 +194,22 @@ class Http1(H11Protocol):
         for part in parts:  # a large body is not copied, so a client that doesn't read it costs no second copy
             if part:
                 await self.send(RawData(data=part))
+
+    async def _maybe_recycle(self) -> None:
+        """Wait for the next request, unless the client knows that there is none.
+
+        Hypercorn does not keep that promise when the server is ending.
+        """
+        await self._close_stream()
+        connection = self.connection
+        if self._lasts and connection.our_state is h11.DONE and connection.their_state is h11.DONE:
+            connection.start_next_cycle()
+            self.response = self.scope = None
+            await self.can_read.set()
+            await self.send(Updated(idle=True))
+        else:
+            await self.can_read.set()
+            await self.send(Closed())
 
 
 class _Exchange(HTTPStream):
