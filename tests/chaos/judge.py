@@ -23,6 +23,16 @@ CANCELLED = GRACE + 3.0
 
 AWAY = ("locked file", "full disk")
 
+ENDINGS = ("SIGHUP", "SIGTERM of a child", "SIGKILL of the supervisor")
+"""The events in which processes end gracefully."""
+
+MOST_CROSSED = 0.001
+"""The share of all attempts that may cross the end of a connection.
+
+nginx may write a request into a connection while its end is on the way, which no server can prevent. It answers with
+502; no process has the request.
+"""
+
 
 class Judge:
     """Compares what the callers were told with the ledger, with what happened, and with what is left."""
@@ -54,12 +64,18 @@ class Judge:
         for name, outcome in self._seen.load.calls.items():
             if outcome in ("refused", "lost"):
                 yield f"{name}: it was {outcome} at each of its attempts for {TIMEOUT:g} s"
+        if self._count_crossed() > max(1, MOST_CROSSED * len(self._seen.load.attempts)):
+            yield f"{self._count_crossed()} requests have crossed the end of their connection"
         yield from self._of_posts()
         yield from self._of_states()
         for listener in self._seen.listeners:
             yield from self._of_listener(listener)
         yield from self._of_processes()
         yield from (f"there was still {each}" for each in self._seen.left)
+
+    def _count_crossed(self) -> int:
+        lost = (each for each in self._seen.load.attempts if each.outcome == "lost")
+        return sum(self._crossed(each) and not self._killed(each.began, each.ended) for each in lost)
 
     def happened(self) -> Iterator[str]:
         """Yield the events."""
@@ -102,9 +118,9 @@ class Judge:
             case "lost":
                 pids = {entry.pid for entry in begun}
                 killed = self._killed(attempt.began, attempt.ended)
-                if not killed:
+                if not killed and not self._crossed(attempt):
                     yield "its connection was lost, and no process was killed"
-                elif pids and attempt.kind != "work" and not pids & killed:
+                elif killed and pids and attempt.kind != "work" and not pids & killed:
                     yield "the process that ran it was not killed"
             case other:
                 yield f"it is {other}"
@@ -122,7 +138,8 @@ class Judge:
             ends = [entry.at for entry in entries if entry.what != "began"]
             if began.pid in self._seen.deaths or began.pid in self._wounded:
                 continue
-            limit = attempt.ended + CANCELLED
+            # One that has waited to be accepted may begin later, and is cancelled as soon as it has been read.
+            limit = max(attempt.ended, began.at) + CANCELLED
             if min(ends, default=math.inf) > limit and self._seen.ended > limit:
                 yield "the caller has given it up, and its handler goes on"
 
@@ -131,6 +148,19 @@ class Judge:
         begin, end = begin - MARGIN, end + MARGIN
         found = {pid for pid, at in self._seen.deaths.items() if begin <= at <= end}
         return found | {event.pid for event in self._down if event.began <= end and begin <= event.ended}
+
+    def _crossed(self, attempt: Attempt) -> bool:
+        """Whether the request of an attempt and the end of its connection have crossed on their ways."""
+        return (
+            attempt.route == "nginx-kept"
+            and "status 502" in attempt.note
+            and not self._posts(attempt)
+            and any(
+                event.began <= attempt.ended and attempt.began <= event.ended + MARGIN
+                for event in self._seen.events
+                if event.kind in ENDINGS
+            )
+        )
 
     def _was_away(self, attempt: Attempt) -> bool:
         """Whether the store could not be used, for longer than a call waits where it was only locked."""
@@ -229,6 +259,7 @@ class Judge:
         )
         yield "attempts", ", ".join(f"{name} {number:,}" for name, number in outcomes.most_common())
         yield "errors", ", ".join(f"{text} {number}" for text, number in self._reasons().most_common()) or "none"
+        yield "of these, requests of nginx that crossed the end of their connection", f"{self._count_crossed()}"
         kinds = Counter(event.kind for event in seen.events)
         yield "events", ", ".join(f"{name} {number}" for name, number in kinds.most_common())
         good = sorted(attempt.ended for attempt in attempts if attempt.outcome == "succeeded")

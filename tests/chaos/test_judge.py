@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,27 @@ from tests.chaos.load import Attempt, Listener, Load
 from tests.chaos.run import HEARD, Plan, Seen
 
 RAN, OTHER, KILLED, STOPPED, SUPERVISOR = 1, 2, 3, 4, 5
-DEATH, AWAY, DOWN = 20.0, 40.0, 60.0
-"""When a child was killed, the file was locked (for 5 s), and the supervisor was killed (for 3 s)."""
+RENEWAL, DEATH, AWAY, DOWN = 12.0, 20.0, 40.0, 60.0
+"""When there was a rolling restart, a child was killed, the file locked (for 5 s), the supervisor killed (for 3 s)."""
 
 BUSY = "store: StoreBusy: the file is locked"
 
 
-def attempt(outcome: str, *, kind: str = "look", began: float = 5.0, ended: float = 6.0, note: str = "") -> Attempt:
-    return Attempt("a/0", kind, "direct-kept", began, ended, outcome, note)
+def attempt(
+    outcome: str,
+    *,
+    kind: str = "look",
+    route: str = "direct-kept",
+    began: float = 5.0,
+    ended: float = 6.0,
+    note: str = "",
+) -> Attempt:
+    return Attempt("a/0", kind, route, began, ended, outcome, note)
+
+
+def crossing(**changes: Any) -> Attempt:
+    given = {"route": "nginx-kept", "began": RENEWAL, "ended": RENEWAL + 0.1, "note": "got status 502", **changes}
+    return attempt("lost", **given)
 
 
 def entries(*whats: str, pid: int = RAN, at: float = 5.5) -> list[Entry]:
@@ -42,6 +56,9 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (attempt("cancelled"), BY_KILLED),
         (attempt("lost", began=DEATH - 3, ended=DEATH + 0.1), BY_KILLED),
         (attempt("lost", began=DEATH - 3, ended=DEATH + 0.1), []),
+        (crossing(), []),
+        (crossing(kind="ask"), DONE),
+        (attempt("cancelled"), [Entry("began", RAN, 50.0), Entry("cancelled", RAN, 50.1)]),
         (attempt("refused", began=DEATH - 3, ended=DEATH + 0.1), []),
         (attempt("refused", began=DOWN + 1, ended=DOWN + 1.1), []),
         (attempt("refused", kind="ask", began=DOWN - 1, ended=DOWN + 1.1), DONE),
@@ -59,7 +76,14 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (attempt("cancelled"), BEGUN),
         (attempt("cancelled"), [*BEGUN, *entries("ended", at=6.1 + CANCELLED)]),
     ],
-    "its connection was lost, and no process was killed": [(attempt("lost"), []), (attempt("lost"), BEGUN)],
+    "its connection was lost, and no process was killed": [
+        (attempt("lost"), []),
+        (attempt("lost"), BEGUN),
+        (crossing(), BEGUN),
+        (crossing(note="reset"), []),
+        (crossing(route="direct-kept"), []),
+        (crossing(began=8.0, ended=9.0), []),
+    ],
     "the process that ran it was not killed": [(attempt("lost", began=DEATH - 3, ended=DEATH + 0.1), BEGUN)],
     "it was refused, and no process was killed": [(attempt("refused"), [])],
     "the caller was told that it was not begun": [(attempt("refused", began=DOWN, ended=DOWN + 1), BEGUN)],
@@ -76,6 +100,7 @@ def seen_with(folder: Path) -> Seen:
     plan = Plan(minutes=1, seed=1, out=folder, rate=1, listeners=1, pause=1)
     seen = Seen(plan, Load([], 1, ""), begun=0.0, ended=100.0, deaths={KILLED: DEATH, SUPERVISOR: DOWN})
     seen.events += [
+        Event("SIGHUP", RENEWAL, RENEWAL + 3, 0, RENEWAL + 3),
         Event("SIGKILL of a child", DEATH, DEATH + 1, KILLED, DEATH + 1),
         Event("locked file", AWAY, AWAY + 5, 0, AWAY + 5),
         Event("SIGKILL of the supervisor", DOWN, DOWN + 3, SUPERVISOR, DOWN + 3),
@@ -132,6 +157,7 @@ OTHERS: dict[str, list[Callable[[Seen], object]]] = {
         lambda seen: seen.ledger["7"].insert(0, Entry("touched", KILLED, DEATH - 0.1)),
         lambda seen: seen.ledger["7"].insert(0, Entry("touched", RAN, AWAY + 1)),
     ],
+    "2 requests have crossed": [lambda seen: seen.load.attempts.extend([crossing(), crossing()])],
     "it has never ended": [lambda seen: seen.load.under_way.add(attempt(""))],
     "it was lost at each of its attempts": [lambda seen: seen.load.calls.update({"a": "lost"})],
     "the update of a state is lost": [lambda seen: _put(seen, "succeeded", made=0)],
