@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from tests.chaos.ledger import Entry
-from tests.chaos.load import KINDS, TIMEOUT, Attempt, Listener
+from tests.chaos.load import KINDS, PATIENCE, Attempt, Listener
 from tests.chaos.run import HEARD, Seen
 from tests.chaos.tools import GRACE, TIMEOUT as STORE_TIMEOUT
 
@@ -63,7 +63,7 @@ class Judge:
             yield f"{self._shown(attempt)}: it has never ended"
         for name, outcome in self._seen.load.calls.items():
             if outcome in ("refused", "lost"):
-                yield f"{name}: it was {outcome} at each of its attempts for {TIMEOUT:g} s"
+                yield f"{name}: it was {outcome} at each of its attempts for {PATIENCE:g} s"
         if self._count_crossed() > max(1, MOST_CROSSED * len(self._seen.load.attempts)):
             yield f"{self._count_crossed()} requests have crossed the end of their connection"
         yield from self._of_posts()

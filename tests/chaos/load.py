@@ -18,7 +18,10 @@ from trio_mcp.extensions import Tasks
 from trio_mcp.types import ProgressNotificationParams
 
 TIMEOUT = 30.0
-"""Seconds that an attempt has, and within which a call is tried again."""
+"""Seconds that an attempt has."""
+
+PATIENCE = 60.0
+"""Seconds within which a call is tried again: the file may be locked as a supervisor starts."""
 
 MOST = 300
 """Calls under way at once, beyond which none is begun, as a crowd of clients has an end. Chosen."""
@@ -143,7 +146,7 @@ async def _work(client: Client, attempt: Attempt, rng: random.Random) -> bool:
         try:
             result = await task.result(timeout=TIMEOUT, total_timeout=TIMEOUT)
         except TrioMcpError as exc:
-            if outcome_of(exc) == "failed" or time.monotonic() > attempt.began + 2 * TIMEOUT:
+            if outcome_of(exc) == "failed" or time.monotonic() > attempt.began + PATIENCE:
                 raise
             await trio.sleep(PAUSES[0])
         else:
@@ -218,7 +221,7 @@ class Load:
         kinds = [kind for kind in KINDS if client is not None or kind in SINGLE]
         kind = self._rng.choices(kinds, [KINDS[each][1] for each in kinds])[0]
         name, rng = f"{route.name}-{self._number}", random.Random(self._rng.random())
-        until = time.monotonic() + TIMEOUT
+        until = time.monotonic() + PATIENCE
         self._waiting += 1
         for turn in range(1000):
             attempt = Attempt(f"{name}/{turn}", kind, route.name)
