@@ -25,6 +25,7 @@ from trio_mcp.jsonrpc.order import MessageQueue
 from trio_mcp.session.handlers import RequestContext, begin, run_handler
 from trio_mcp.session.sink import Owner
 from trio_mcp.types.error_codes import INTERNAL_ERROR
+from trio_mcp.types.methods import facts_of
 from trio_mcp.types.versions import Era
 
 __all__ = ["HttpExchange"]
@@ -71,6 +72,10 @@ class HttpExchange:
         incoming = self._incoming = IncomingRequest(accepted.message, request.metadata, running=True)
         hooks = self._hooks = self._run.exchange(self, incoming, accepted.client)
         gone = request.extras
+        if facts_of(accepted.message.method).lasting and request.scope.get("http_version") in ("1.0", "1.1"):
+            # A lasting stream ends with the server, and so must its connection: a client that used it again just then
+            # would lose a request.
+            self._answer.fields.append(("connection", "close"))
         try:
             # Neither a `Peer` nor `Handlers` is needed, because a single request has nothing to queue behind, and its
             # id can't clash.
