@@ -26,7 +26,7 @@ AWAY = ("locked file", "full disk")
 ENDINGS = ("SIGHUP", "SIGTERM of a child", "SIGKILL of the supervisor")
 """The events in which processes end gracefully."""
 
-MOST_CROSSED = 0.001
+MOST_CROSSED = 0.0002
 """The share of all attempts that may cross the end of a connection.
 
 nginx may write a request into a connection while its end is on the way, which no server can prevent. It answers with
@@ -192,7 +192,7 @@ class Judge:
             if times > 1:
                 yield f"{name}: the update of a state was made {times} times"
             if name not in puts:
-                yield f"{name}: nobody has made this update of a state"
+                yield f"{name}: no caller has made this update of a state"
 
     # --- listeners ---------------------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Judge:
         for at, line in self._seen.said:
             ours = any(f"(pid {pid})" in line for pid in self._wounded)
             if ("did not end in time" in line or "was silent" in line) and not ours:
-                yield f"at {self._time(at)}: nobody had stopped it: {line}"
+                yield f"at {self._time(at)}: it was not stopped: {line}"
             elif "was never ready" in line and not self._is_away(at - STORE_TIMEOUT - MARGIN, at):
                 yield f"at {self._time(at)}: the store was there: {line}"
         for at, text in self._tracebacks():

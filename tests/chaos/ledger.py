@@ -29,7 +29,7 @@ class Entry:
 
 @contextlib.asynccontextmanager
 async def kept(folder: Path) -> AsyncIterator[None]:
-    """Keep a ledger for the block: what is written to ``ledger`` lies in ``ledger.txt``, whoever is killed.
+    """Keep a ledger for the block: what is written to ``ledger`` lies in ``ledger.txt``, whichever process is killed.
 
     A pipe and not the file itself: the limit that stands for a full disk would be one of the ledger, too.
     """

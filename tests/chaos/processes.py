@@ -142,7 +142,7 @@ class Served:
 
     @contextlib.contextmanager
     def on_full_disk(self) -> Iterator[None]:
-        """Let no process write to any file, as on a full disk; for this, nobody need be root."""
+        """Let no process write to any file, as on a full disk; this process need not be root's."""
         unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         try:
             self._limit((0, resource.RLIM_INFINITY))

@@ -163,7 +163,7 @@ OTHERS: dict[str, list[Callable[[Seen], object]]] = {
     "the update of a state is lost": [lambda seen: _put(seen, "succeeded", made=0)],
     "the store was busy, and the update was made": [lambda seen: _put(seen, "store", note=BUSY, made=1)],
     "the update of a state was made 2 times": [lambda seen: _put(seen, "succeeded", made=2)],
-    "nobody has made this update": [lambda seen: seen.states.update({"direct-kept": ["b/0"]})],
+    "no caller has made this update": [lambda seen: seen.states.update({"direct-kept": ["b/0"]})],
     "has not heard of the last change": [
         lambda seen: _heard(seen, (1.0, "on"), (30.0, "told"), (DOWN, "off"), (DOWN + 4, "on")),
         lambda seen: _heard(seen, (1.0, "on"), (30.0, "told"), (DOWN, "off")),
@@ -174,7 +174,7 @@ OTHERS: dict[str, list[Callable[[Seen], object]]] = {
             seen, (1.0, "on"), (29.9 + HEARD + 0.1, "told"), (DOWN, "off"), (94.0, "on"), (95.1, "told")
         )
     ],
-    "nobody had stopped it": [
+    "it was not stopped": [
         lambda seen: _said(seen, f"chaos: process 1 (pid {RAN}) was silent for 6 s and was killed"),
         lambda seen: _said(seen, f"chaos: process 1 (pid {RAN}) did not end in time and was killed"),
     ],
