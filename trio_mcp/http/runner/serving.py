@@ -139,7 +139,7 @@ async def serve_asgi(
                     await http.end()
                     with trio.move_on_after(FAREWELL):
                         await connections.all_ended()
-                    # What has arrived by now is served before new work is refused.
+                    # Requests that have arrived by now are served before new work is refused.
                     connections.shut_if_idle()
                     with trio.move_on_after(LAST):
                         await connections.all_ended()

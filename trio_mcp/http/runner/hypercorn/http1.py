@@ -196,7 +196,7 @@ class Http1(H11Protocol):
                 await self.send(RawData(data=part))
 
     async def _maybe_recycle(self) -> None:
-        """Wait for the next request, unless the client knows that there is none.
+        """Wait for the next request, unless the client knows that the connection ends.
 
         Hypercorn does not keep that promise when the server is ending.
         """
