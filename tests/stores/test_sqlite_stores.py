@@ -127,6 +127,7 @@ async def test_a_file_that_cannot_be_used_is_one_clear_error_each_time(path: Pat
 
 async def test_a_new_file_waits_for_the_process_that_has_it_first(path: Path) -> None:
     """Several programs start at the same time. SQLite itself does not wait as it changes the mode of a new file."""
+    await trio.Path(path).touch(0o600)
     with connected(path) as other:
         other.execute("BEGIN IMMEDIATE")
 
@@ -141,6 +142,7 @@ async def test_a_new_file_waits_for_the_process_that_has_it_first(path: Path) ->
 
 
 async def test_a_new_file_that_stays_locked_is_an_error_in_time(path: Path) -> None:
+    await trio.Path(path).touch(0o600)
     with connected(path) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusy):
