@@ -169,7 +169,7 @@ async def test_listening_ends_with_a_result_when_the_server_ends() -> None:
         served() as (made, client, stop),
         post(client, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}) as r,
     ):
-        assert r.headers["connection"] == "close"  # nobody uses it again as the server ends
+        assert r.headers["connection"] == "close"  # no client uses it again as the server ends
         stream = Events(r)
         assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
         made.server.remove_tool("add")
