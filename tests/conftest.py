@@ -26,6 +26,12 @@ APART = {
 }
 """Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""
 
+PEERS = {
+    "interop": "other people's programs, from the registries",
+    "conformance": "the official conformance suite, from npm's registry",
+}
+"""The same for what is installed as it is needed. They run wherever there is an ``-m`` that does not exclude them."""
+
 
 ENDLESS = 300
 """Seconds after which a test waits for what never comes; chosen: ten times what the longest takes on a busy machine."""
@@ -70,13 +76,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """End a test that waits without an end, such as for another process, where it stands: a net, and no deadline."""
-    apart = any(item.get_closest_marker(marker) for marker in (*APART, "interop", "conformance"))
+    apart = any(item.get_closest_marker(marker) for marker in (*APART, *PEERS))
     with limited(ENDLESS_APART if apart else ENDLESS):
         return (yield)
 
 
 def left_out(config: pytest.Config) -> dict[str, str]:
-    return {marker: what for marker, what in APART.items() if marker not in config.option.markexpr}
+    chosen = config.option.markexpr
+    return {marker: what for marker, what in APART.items() if marker not in chosen} | ({} if chosen else PEERS)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PRESSES = "tests/test_interruptions.py::test_ctrl_c_while_a_task_starts_and_is_cancelled"
 
 
+@pytest.mark.again
 @pytest.mark.parametrize("processes", [0, 1])
 def test_a_run_in_the_background_of_a_shell_has_its_ctrl_c(processes: int) -> None:
     """There SIGINT is ignored from the start (POSIX, 2.11), as after this `trap`: tests that send it would wait."""

@@ -16,6 +16,7 @@ class Oops(Exception):
     pass
 
 
+@pytest.mark.again
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_ctrl_c_at_every_step_leaves_as_itself(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Without a cancellation of the surrounding scope or with one in the same step; every other time one step off.

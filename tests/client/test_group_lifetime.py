@@ -254,6 +254,7 @@ async def test_a_client_closed_by_hand_is_replaced() -> None:
 # --- cancellation -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.again
 async def test_a_cancellation_anywhere_leaves_nothing_running() -> None:
     servers = [make_server(), make_server(), make_server()]
     lone = Flaky()
@@ -293,6 +294,7 @@ async def test_a_cancelled_add_or_remove_leaves_the_group_in_order() -> None:
         assert set(group.status) == {"a"}
 
 
+@pytest.mark.again
 async def test_a_cancellation_leaves_no_process() -> None:
     async def scenario() -> None:
         async with ClientGroup({"a": CALCULATOR, "b": CALCULATOR}) as group:

@@ -19,8 +19,8 @@ from trio_mcp.testing.contract.check import RULES
 PLACES = 20
 """Cancellations of each operation: more would take long, where there is a socket to open for each."""
 
-EACH_TIME = {"memory", "memory, encoded", "stdio", "WebSocket, h11"}
-"""These run each time; the others take more than a minute, and run with ``-m again``."""
+EACH_TIME = {"memory", "memory, encoded"}
+"""These run each time; the others take minutes, and run with ``-m again``."""
 
 NEEDING = {rule.name for rule in RULES.values() if rule.needs is not None}
 

@@ -55,6 +55,7 @@ async def test_each_case_is_answered_as_its_rule_allows_and_good_clients_are_ser
     assert not victim.complaints() + report.complaints
 
 
+@pytest.mark.again
 @by_runner
 async def test_nothing_is_left_of_it(victim: Victim) -> None:
     after = await victim.rest()

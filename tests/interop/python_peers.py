@@ -15,7 +15,7 @@ MANIFESTS = Path(__file__).with_name("requirements")
 ADVICE = (
     "The interop tests need a registry of Python packages once, for these. Give pip one that it can reach "
     "(its `index-url` setting, or PIP_INDEX_URL) and run them again, or run the other tests "
-    'with: pytest -m "not interop"'
+    "with: pytest"
 )
 
 

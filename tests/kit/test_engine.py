@@ -188,6 +188,7 @@ def sent(seed: int) -> list[list[str]]:
     return [[json.dumps(message) for message in each.heard] for each in connections]
 
 
+@pytest.mark.again
 def test_the_same_seed_gives_the_same_traffic(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first = sent(1)
     # Hypothesis collects constants from the modules of a program.

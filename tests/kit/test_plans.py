@@ -54,6 +54,7 @@ def test_what_is_not_a_plan_is_refused(value: Any) -> None:
         plan_from_json(value)
 
 
+@pytest.mark.again
 def test_a_source_tries_each_move_first_and_then_mostly_calls(known: list[Facts]) -> None:
     facts = known[0]
     source = Source(facts, list(MOVES.values()), "1")

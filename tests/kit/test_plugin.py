@@ -64,6 +64,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.again
 def test_a_test_for_each_rule(tmp_path: Path) -> None:
     from tests.cli.test_check import TWICE
 

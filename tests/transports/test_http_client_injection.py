@@ -155,6 +155,7 @@ async def on(path: Path) -> AsyncIterator[tuple[HttpPeer, httpx.AsyncClient, Cal
     gc.collect()  # a generator of httpx that was left behind would complain, and a warning is an error
 
 
+@pytest.mark.again
 @PATHS
 async def test_a_client_that_is_cancelled_anywhere_leaves_nothing_open(path: Callable[[], Path]) -> None:
     """From its first step to its last, the DELETE at the end included."""
@@ -172,6 +173,7 @@ async def test_a_client_that_is_cancelled_anywhere_leaves_nothing_open(path: Cal
         await scenario()
 
 
+@pytest.mark.again
 @PATHS
 async def test_a_call_cancelled_anywhere_costs_its_client_nothing_else(path: Callable[[], Path]) -> None:
     """Other calls, meanwhile and afterwards, are answered; there is one handshake each time the server forgets."""
@@ -203,6 +205,7 @@ async def test_a_call_cancelled_anywhere_costs_its_client_nothing_else(path: Cal
         assert await cancel_everywhere(scenario, check) > 5
 
 
+@pytest.mark.again
 @PATHS
 async def test_a_client_that_is_closed_at_any_moment_settles_its_calls(path: Callable[[], Path]) -> None:
     """Each is answered, or told that the session was closed; none hangs, none hears of anything else."""

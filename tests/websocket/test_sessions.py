@@ -132,7 +132,8 @@ async def test_statistics_count_what_is_open(way: str) -> None:
         await eventually(lambda: not websockets())
 
 
-@pytest.mark.parametrize("way", ["alone", pytest.param("hypercorn", marks=pytest.mark.again)])
+@pytest.mark.again
+@pytest.mark.parametrize("way", ["alone", "hypercorn"])
 async def test_a_thousand_clients_that_open_and_leave_at_once_leave_nothing(way: str) -> None:
     """None of them answers a ping, or closes its WebSocket in order."""
     tools, left = Tools(), 0

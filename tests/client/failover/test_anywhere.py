@@ -20,6 +20,7 @@ from trio_mcp.link import BUFFER
 from trio_mcp.low_level import Link, SessionMessage, failover_client
 
 
+@pytest.mark.again
 @BOTH
 async def test_a_list_that_is_cancelled_anywhere_leaves_no_link(
     mode: str, autojump_clock: trio.testing.MockClock
@@ -42,6 +43,7 @@ async def test_a_list_that_is_cancelled_anywhere_leaves_no_link(
     assert await cancel_everywhere(scenario, check) > 100
 
 
+@pytest.mark.again
 @BOTH
 async def test_a_call_that_is_cancelled_anywhere_costs_nothing_else(
     mode: str, autojump_clock: trio.testing.MockClock

@@ -173,6 +173,7 @@ async def test_a_killed_supervisor_loses_nothing_that_has_begun(tmp_path: Path) 
         assert file.execute("SELECT value FROM states").fetchall() == [(b'{"value":1}',)]
 
 
+@pytest.mark.again
 async def test_a_rolling_restart_cuts_off_what_takes_longer_than_its_grace_and_nothing_else(tmp_path: Path) -> None:
     async with desk_in(tmp_path, grace=0.5) as desk:
         counts: list[int] = []
