@@ -261,6 +261,9 @@ class Judge:
         yield "errors", ", ".join(f"{text} {number}" for text, number in self._reasons().most_common()) or "none"
         yield "of these, requests of nginx that crossed the end of their connection", f"{self._count_crossed()}"
         kinds = Counter(event.kind for event in seen.events)
+        rolling = [event for event in seen.events if event.kind == "SIGHUP"]
+        during = sum(any(each.began <= at.ended and at.began <= each.ended for each in rolling) for at in attempts)
+        yield "attempts during rolling restarts", f"{during:,}"
         yield "events", ", ".join(f"{name} {number}" for name, number in kinds.most_common())
         good = sorted(attempt.ended for attempt in attempts if attempt.outcome == "succeeded")
         gaps = [later - earlier for earlier, later in itertools.pairwise([seen.begun, *good])]
@@ -292,15 +295,15 @@ class Judge:
         return found
 
     def _recoveries(self) -> Iterator[tuple[str, float]]:
-        """Yield how long after the begin of an event the last attempt that failed before the next event ended."""
-        slowest: dict[str, float] = {}
-        bad = sorted(each.ended for each in self._seen.load.attempts if each.outcome in ("lost", "refused", "store"))
-        begins = sorted(event.began for event in self._seen.events)
-        for event in self._seen.events:
-            following = [begin for begin in begins if begin > event.began]
-            until = max(event.ended, following[0] if following else event.ended) + MARGIN
-            last = [at for at in bad if event.began <= at <= until]
-            slowest[event.kind] = max(slowest.get(event.kind, 0.0), last[-1] - event.began if last else 0.0)
+        """Yield how long after the begin of an event a call last failed as it may; the slowest kinds of events."""
+        slowest: dict[str, float] = defaultdict(float)
+        for shared, outcomes in ((True, ("store",)), (False, ("lost", "refused"))):
+            bad = sorted(each.ended for each in self._seen.load.attempts if each.outcome in outcomes)
+            events = [event for event in self._seen.events if (event.kind in AWAY) == shared]
+            for event, following in itertools.zip_longest(events, events[1:]):
+                until = math.inf if following is None else following.began
+                for at in bad[bisect.bisect_left(bad, event.began) : bisect.bisect_left(bad, until)]:
+                    slowest[event.kind] = max(slowest[event.kind], at - event.began)
         return iter(sorted(slowest.items(), key=lambda item: -item[1])[:3])
 
     def _latencies(self) -> Iterator[float]:

@@ -38,7 +38,6 @@ class Served:
         port: Where the supervisor listens, each time.
         deaths: When each process was killed, on the monotonic clock; one that was asked to end is not among them.
         said: What the supervisor and its children have printed, with the time.
-        seen: The ids of all processes that there have been.
     """
 
     def __init__(self, folder: Path, plant: str | None) -> None:
@@ -52,7 +51,6 @@ class Served:
         self.worker: trio.Process | None = None
         self.deaths: dict[int, float] = {}
         self.said: list[tuple[float, str]] = []
-        self.seen: set[int] = set()
         self._log = (folder / "server.log").open("w")
 
     async def start_supervisor(self, nursery: trio.Nursery) -> None:
@@ -75,7 +73,6 @@ class Served:
         process = await trio.lowlevel.open_process(
             [sys.executable, *words], stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
         )
-        self.seen.add(process.pid)
         nursery.start_soon(self._read, process)
         return process
 
@@ -112,9 +109,7 @@ class Served:
             return []
         with contextlib.suppress(psutil.NoSuchProcess):
             of = psutil.Process(self.supervisor.pid)
-            found = [each.pid for each in of.children() if each.status() != psutil.STATUS_ZOMBIE]
-            self.seen.update(found)
-            return found
+            return [each.pid for each in of.children() if each.status() != psutil.STATUS_ZOMBIE]
         return []
 
     def all(self) -> list[int]:
@@ -143,18 +138,18 @@ class Served:
     @contextlib.contextmanager
     def on_full_disk(self) -> Iterator[None]:
         """Let no process write to any file, as on a full disk; this process need not be root's."""
-        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         try:
-            self._limit((0, resource.RLIM_INFINITY))
+            self._limit(full=True)
             yield
         finally:
             for _ in range(2):  # also those that a process with the limit has just started
-                self._limit(unlimited)
+                self._limit(full=False)
 
-    def _limit(self, limits: tuple[int, int]) -> None:
+    def _limit(self, *, full: bool) -> None:
         for pid in self.all():
             with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+                _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (0 if full else most, most))
 
     async def end(self) -> None:
         """End both, gracefully if they do so in time."""
@@ -169,7 +164,7 @@ class Served:
 
     def kill_all(self) -> list[int]:
         """Kill what is left, and return the ids."""
-        left = [pid for pid in self.seen | set(self.all()) if _runs(pid) and _is_ours(pid, self._folder)]
+        left = [each.pid for each in psutil.process_iter() if _runs(each.pid) and _is_ours(each.pid, self._settings)]
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -194,9 +189,9 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def _is_ours(pid: int, folder: Path) -> bool:
-    """Whether a process is of this run: another one may have its id by now."""
+def _is_ours(pid: int, settings: str) -> bool:
+    """Whether a process is one of this run."""
     try:
-        return any(str(folder) in word for word in psutil.Process(pid).cmdline())
-    except psutil.NoSuchProcess:
+        return settings in psutil.Process(pid).cmdline()
+    except psutil.Error:
         return False
