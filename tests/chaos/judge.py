@@ -21,6 +21,9 @@ MARGIN = 1.0
 CANCELLED = GRACE + 3.0
 """Seconds within which the handler of a call that was given up has ended. Chosen."""
 
+PRINTED = 0.3
+"""Seconds within which a traceback has been printed. Chosen."""
+
 AWAY = ("locked file", "full disk")
 
 ENDINGS = ("SIGHUP", "SIGTERM of a child", "SIGKILL of the supervisor")
@@ -233,17 +236,18 @@ class Judge:
                 yield f"at {self._time(at)}: {text}"
 
     def _tracebacks(self) -> Iterator[tuple[float, str]]:
-        """Yield each traceback that was printed, to the line after it that is not indented."""
-        found: list[str] = []
-        since = 0.0
+        """Yield each traceback that was printed; what others print in the same moment may be between its lines."""
+        since, found = -math.inf, list[str]()
         for at, line in self._seen.said:
-            if "Traceback (" in line:
-                found, since = [*found, line], since if found else at
-            elif found:
+            if at > since + PRINTED and found:
+                yield since, "\n".join(found)
+                found = []
+            if not found and "Traceback (" in line:
+                since = at
+            if found or since == at:
                 found.append(line)
-                if not line.startswith((" ", "|", "+")) and line:
-                    yield since, "\n".join(found)
-                    found = []
+        if found:
+            yield since, "\n".join(found)
 
     # --- figures -----------------------------------------------------------------------------------------------------
 

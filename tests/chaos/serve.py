@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.planted import PLANTED
-from tests.chaos.tools import DELAY, GRACE, LEASE, SILENCE, make
+from tests.chaos.tools import DELAY, GRACE, LEASE, SILENCE, START, make
 from trio_mcp.server.processes import child, children, slots, supervisor
 from trio_mcp.stores import key_ring
 
 SHORTER: dict[Any, dict[str, Any]] = {
-    supervisor: {"LEASE": LEASE, "SILENCE": SILENCE, "TICK": 0.2},
+    supervisor: {"LEASE": LEASE, "SILENCE": SILENCE, "START": START, "TICK": 0.2},
     children: {"EXTRA": 3.0},
     child: {"EXTRA": 3.0, "BEAT": 0.4},
     slots: {"PAUSES": (0.2,)},

@@ -26,6 +26,9 @@ LEASE = 3.0
 SILENCE = 6.0
 """Seconds after which a silent process is killed in any case."""
 
+START = 20.0
+"""Seconds after which a process that does not serve is killed: one may be stopped as it starts."""
+
 TIMEOUT = 2.0
 """Seconds for which an operation waits for the file."""
 

@@ -16,7 +16,14 @@ from trio_mcp._checks import check_count, check_text
 from trio_mcp.http.framing import Fields
 from trio_mcp.sockets.listening import cannot_listen
 
-__all__ = ["KEEP_ALIVE", "Bound", "ServerLimits", "ServerSettings", "settings_at"]
+__all__ = ["BACKLOG", "KEEP_ALIVE", "Bound", "ServerLimits", "ServerSettings", "settings_at"]
+
+BACKLOG: Final = 1000
+"""How many connections may wait to be accepted.
+
+An arbitrary choice: as many as may be open. Beyond it, the system drops the attempts of clients, which then wait longer
+and longer between two of them: 15 seconds after a server took 15 seconds to start.
+"""
 
 KEEP_ALIVE: Final = 75
 """How many seconds an idle connection is kept, unless the settings say otherwise.
@@ -57,7 +64,7 @@ class ServerSettings:
 
     bind: Callable[[list[int]], list[Bound]]
     tls: ssl.SSLContext | None = None
-    backlog: int = 100
+    backlog: int = BACKLOG
     response_fields: Callable[[], Fields] = date_field
     keep_alive_timeout: float = KEEP_ALIVE
     keep_alive_requests: int = 1000

@@ -13,7 +13,7 @@ from hypercorn.config import Config
 
 from trio_mcp._platform import check_unix_sockets
 from trio_mcp.http.framing import Fields
-from trio_mcp.http.runner.settings import KEEP_ALIVE, Bound, ServerSettings
+from trio_mcp.http.runner.settings import BACKLOG, KEEP_ALIVE, Bound, ServerSettings
 from trio_mcp.sockets.listening import cannot_listen
 
 __all__ = ["QuietConfig", "settings_from"]
@@ -25,6 +25,7 @@ class QuietConfig(Config):
     errorlog = None
     include_server_header = False
     keep_alive_timeout = KEEP_ALIVE
+    backlog = BACKLOG
     # The resolution of the date is a second, so it need not be formatted for every response.
     _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
 
