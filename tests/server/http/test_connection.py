@@ -22,8 +22,6 @@ from tests.server.http.in_memory import App, everything, over_memory, tls_client
 from tests.server.http.test_framing import said
 from tests.waiting import eventually
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig
-from trio_mcp.http.runner.settings import settings_at
-from trio_mcp.http.runner.sockets import open_sockets
 from trio_mcp.http.runner.wire import PIECE
 from trio_mcp.http.server.asgi import EXTRAS
 from trio_mcp.http.server.options import HttpOptions
@@ -359,15 +357,6 @@ async def test_an_application_takes_nothing_over_too_late(after: str, autojump_c
 
     assert (await said(app, LAST)).endswith(b"ok")
     assert "can't be taken over" in said_so[0]
-
-
-def test_hundreds_of_clients_may_connect_before_the_server_accepts_the_first() -> None:
-    """Beyond the backlog, the system drops their attempts, and the last of them arrive a quarter of a minute later."""
-    settings = settings_at("127.0.0.1", 0)
-    with open_sockets(settings) as [(_, bound)], contextlib.ExitStack() as stack:
-        bound.listen(settings.backlog)
-        for _ in range(500):
-            stack.enter_context(socket.create_connection(bound.getsockname(), timeout=0.9))
 
 
 # --- many at once, and the end of the server ------------------------------------------------------------------------

@@ -6,9 +6,10 @@ import gc
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ import trio
 
 from tests.waiting import eventually
 from trio_mcp._nursery import background_nursery
+from trio_mcp.http.serve import listening
 from trio_mcp.server.processes import children, slots, supervisor
 from trio_mcp.server.processes.children import Launcher, RunningClock
 from trio_mcp.server.processes.supervisor import Supervisor
@@ -303,3 +305,10 @@ async def test_sigterm_during_a_rolling_restart_ends_all(tmp_path: Path, said: C
         os.kill(os.getpid(), signal.SIGHUP)
         await eventually(lambda: len(crew.started()) == 3)
     assert crew.status == 0
+
+
+def test_hundreds_of_clients_may_connect_while_the_processes_start() -> None:
+    """Beyond the backlog, the system drops their attempts, and the last of them arrive a quarter of a minute later."""
+    with listening("127.0.0.1", 0, {}) as ([(_, bound)], _, _), ExitStack() as stack:
+        for _ in range(500):
+            stack.enter_context(socket.create_connection(bound.getsockname(), timeout=0.9))
