@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
-from trio_mcp.http.runner import serving
+from trio_mcp.http.runner.wire import Connections
 from trio_mcp.server import bus
 from trio_mcp.stores import KeyRing, SqliteStores
 
@@ -17,9 +18,9 @@ def _no_looks() -> None:
     bus.LOOK = 3600.0  # type: ignore[misc]
 
 
-def _no_farewell() -> None:
-    """A process that ends does not wait for what comes on its connections."""
-    serving.FAREWELL = serving.LAST = 0.0
+def _rude_end() -> None:
+    """A process that is to end does so at once, whatever it runs."""
+    Connections.all_ended = lambda self: os._exit(0)  # type: ignore[method-assign]
 
 
 def _blind_writes() -> None:
@@ -41,7 +42,7 @@ def _one_key() -> None:
 
 PLANTED: dict[str, Callable[[], None]] = {
     "no looks": _no_looks,
-    "no farewell": _no_farewell,
+    "rude end": _rude_end,
     "blind writes": _blind_writes,
     "one key": _one_key,
 }
