@@ -301,9 +301,10 @@ class Judge:
     def _recoveries(self) -> Iterator[tuple[str, float]]:
         """Yield how long after the begin of an event a call last failed as it may; the slowest kinds of events."""
         slowest: dict[str, float] = defaultdict(float)
-        for shared, outcomes in ((True, ("store",)), (False, ("lost", "refused"))):
+        of_processes = [event for event in self._seen.events if event.kind.startswith("SIG")]
+        for causes, outcomes in ((self._away, ("store",)), (of_processes, ("lost", "refused"))):
             bad = sorted(each.ended for each in self._seen.load.attempts if each.outcome in outcomes)
-            events = [event for event in self._seen.events if (event.kind in AWAY) == shared]
+            events = sorted(causes, key=lambda event: event.began)
             for event, following in itertools.zip_longest(events, events[1:]):
                 until = math.inf if following is None else following.began
                 for at in bad[bisect.bisect_left(bad, event.began) : bisect.bisect_left(bad, until)]:
