@@ -22,10 +22,10 @@ from trio_mcp import Client, HttpServerParameters, TrioMcpError
 from trio_mcp.stores import KeyRing
 
 LOCKED = 5.0
-"""Seconds for which the file is locked: the issue's own number."""
+"""Seconds for which the file is locked. Chosen."""
 
 DROPPED = 10.0
-"""Seconds for which all wake-ups are dropped: the issue's own number."""
+"""Seconds for which all wake-ups are dropped. Chosen."""
 
 FULL = 3.0
 """Seconds for which the disk is full. Chosen."""
