@@ -15,7 +15,7 @@ from trio_mcp import Client, OutcomeUnknown, RequestTimeout, TrioMcpError
 from trio_mcp.types import ProgressNotificationParams
 
 TIMEOUT = 30.0
-"""Seconds that each call has: the issue's own number."""
+"""Seconds that each call has. Chosen."""
 
 MOST = 4000
 """Calls under way at once, beyond which none is begun. Chosen: those of twenty seconds."""
