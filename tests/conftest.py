@@ -88,7 +88,7 @@ def left_out(config: pytest.Config) -> dict[str, str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run folders in a process per CPU and one more, unless ``-n`` says otherwise.
+    """Run folders in a process per CPU and two more, unless ``-n`` says otherwise.
 
     Single files, and runs with ``-s``, run in this process. Not in `addopts`: there it would stop ``-p no:xdist``.
     """
@@ -97,9 +97,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         return
     folders = all(Path(path).is_dir() for path in config.args)
     if getattr(chosen, "numprocesses", 0) is None and not chosen.usepdb and chosen.capture != "no" and folders:
-        # One more, since the tests wait for other programs a third of the time. Each collects all the tests, so many
+        # Two more, since the tests wait for other programs a third of the time. Each collects all the tests, so many
         # would wait for themselves.
-        chosen.numprocesses = min(CPUS + 1, 8)
+        chosen.numprocesses = min(CPUS + 2, 8)
         # Once for all processes: where Python is told to write no bytecode, each one that a test starts would compile
         # all that it imports.
         compileall.compile_dir(ROOT / "trio_mcp", quiet=2)

@@ -42,8 +42,14 @@ UNTESTED: dict[str, str] = {
 
 
 def some(names: Iterable[str], every: int) -> list[Any]:
-    """Return some of the names as they are; the others are tried with ``-m again`` alone."""
-    return [pytest.param(name, marks=[pytest.mark.again] if at % every else []) for at, name in enumerate(names)]
+    """Return some names as they are; of the others, a third is tried with ``-m again``, the rest with ``-m long``."""
+
+    def marks(at: int) -> list[pytest.MarkDecorator]:
+        if at % every == 0:
+            return []
+        return [pytest.mark.long if at % 3 else pytest.mark.again]
+
+    return [pytest.param(name, marks=marks(at)) for at, name in enumerate(names)]
 
 
 IN_MEMORY = [name for name, mutant in MUTANTS.items() if mutant.over in ("lines", "http")]
