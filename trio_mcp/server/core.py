@@ -122,10 +122,6 @@ class Core:
         """Share the changes of a run with the other processes of the server."""
         from trio_mcp.server.bus import Bus
 
-        if self.inherited is not None:
-            from trio_mcp.server.processes.child import report_busy
-
-            stores.on_busy = report_busy
         bus = Bus(stores, run.changes)
         await bus.open()
         run.nursery.start_soon(stores.hear)
@@ -169,6 +165,10 @@ class Core:
                 stack.enter_context(clock.watching())
             states: dict[Any, Any] = {}
             if self.stores is not None:
+                if self.inherited is not None:  # before they are opened, which another process may keep from happening
+                    from trio_mcp.server.processes.child import report_busy
+
+                    self.stores.on_busy = report_busy
                 await stack.enter_async_context(self.stores)
                 await self.stores.own(self.settings.info.name)
             # The server's own lifespan comes first, so that those of mounted servers are entered inside it, and left

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
+import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from trio_mcp import Server
+from trio_mcp.server.base_server import core_of
 from trio_mcp.server.processes import child
 from trio_mcp.server.processes.child import inherited, report_busy
 from trio_mcp.server.signals import CHILD
+from trio_mcp.stores import SqliteStores, StoreBusy
 
 SECRETS = {"key": "ab" * 32, "nonce": "cd" * 32}
 
@@ -93,3 +99,33 @@ def test_a_child_has_the_secrets_and_its_descriptors_are_not_handed_on(
     sock.close()
     os.close(reports)
     os.close(control[1])
+
+
+async def test_a_child_that_cannot_open_its_stores_reports_that_they_are_busy(
+    tmp_path: Path, control: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise one that was stopped in a transaction, while the others start, would keep them from it for a minute."""
+    reading, reports = os.pipe()
+    mark = {
+        "supervisor": os.getppid(),
+        "number": 1,
+        "sockets": [],
+        "grace": 1.0,
+        "control": control[0],
+        "reports": reports,
+    }
+    monkeypatch.setenv(CHILD, json.dumps(mark))
+    path = tmp_path / "desk.db"
+    async with SqliteStores(path):
+        pass
+    core = core_of(Server("desk", stores=SqliteStores(path, timeout=0.1)))
+    core.inherited = inherited()
+    os.set_blocking(reading, False)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy):
+            async with core.open_run():
+                pass
+    assert os.read(reading, 100).startswith(b"busy 0.1")
+    for each in (reading, reports, control[1]):
+        os.close(each)

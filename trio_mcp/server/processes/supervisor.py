@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -112,6 +113,7 @@ class Supervisor:
     _launcher: Launcher
     _count: int
     _living: set[Child] = attrs.Factory(set)
+    _busy: float = -math.inf  # when a child that has ended last reported busy stores, by the `RunningClock`
     _launching: int = 0  # how many processes are being started, whose ids are not known yet
     _futile: int = 0  # how many children have ended before any has served
     _served: set[int] = attrs.Factory(set)  # the numbers of which a child has served
@@ -169,6 +171,8 @@ class Supervisor:
             nursery.start_soon(self._greet, child)
             await child.run()
         self._living.discard(child)
+        # One that can't open the stores as it starts reports that, and ends.
+        self._busy = max(self._busy, child.busy)
         if self._over.is_set() and child.killed is not None:
             self.say(f"{child} {child.what_happened}")
 
@@ -245,7 +249,8 @@ class Supervisor:
         if not child.ready.is_set():
             return f"was not ready after {START:g} s" if now - child.started >= START else None
         silent = now - child.heard
-        if silent >= LEASE and any(each.busy > child.heard for each in self._living if each is not child):
+        busy = max((each.busy for each in self._living if each is not child), default=-math.inf)
+        if silent >= LEASE and max(busy, self._busy) > child.heard:
             return f"was silent for {LEASE:g} s while others could not write to the stores"
         return f"was silent for {SILENCE:g} s" if silent >= SILENCE else None
 
