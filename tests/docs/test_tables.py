@@ -379,6 +379,7 @@ IN_WORDS = {
 
 ELSEWHERE = {
     "host": default(Server.serve_http, "host"),
+    "config.backlog": QuietConfig().backlog,
     "config.keep_alive_timeout": QuietConfig().keep_alive_timeout,
 }
 """Settings in the tables that are not among `HttpSettings`."""
