@@ -48,6 +48,7 @@ def twice(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.again
 def test_a_broken_server_is_told_what_it_breaks(twice: Path) -> None:
     reports = ["--report", "out/report.html", "--report", "out/report.json", "--write-baseline", "known.yml"]
     (twice / "out").mkdir()
@@ -166,6 +167,7 @@ time.sleep(300)
 """
 
 
+@pytest.mark.again
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_shows_what_was_found_and_ends_the_server(twice: Path, number: int, status: int) -> None:
     (twice / "stubborn.py").write_text(STUBBORN)

@@ -144,6 +144,7 @@ async def test_a_link_at_rest_holds_no_message(way: str, mode: str) -> None:
         await watch.assert_at_rest()
 
 
+@pytest.mark.again
 @pytest.mark.parametrize(("way", "mode"), LINKS)
 async def test_a_call_under_way_holds_no_notification(way: str, mode: str) -> None:
     heard = trio.Event()

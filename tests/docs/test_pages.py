@@ -46,7 +46,23 @@ def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
+LONG = {
+    ROOT / "docs" / page
+    for page in (
+        "how-to/kit_rules.md",
+        "how-to/testing_your_server.md",
+        "how-to/writing_a_transport.md",
+        "reference/cli.md",
+    )
+}
+"""Pages that take half a minute on a busy machine: they run with ``-m again``."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.again] if page in LONG else []) for page in PAGES_WITH_CODE],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_a_page_runs_and_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     ended = run_page(page, tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -158,6 +158,7 @@ async def test_links_can_be_controlled_while_they_are_used(
         assert await heard(near.read) == outcome
 
 
+@pytest.mark.again
 async def test_a_link_without_faults_keeps_the_contract_and_a_reset_is_a_loss() -> None:
     @contextlib.asynccontextmanager
     async def pair() -> AsyncIterator[tuple[Link, Link]]:

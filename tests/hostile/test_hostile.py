@@ -39,6 +39,7 @@ def test_a_case_has_the_same_bytes_each_time(family: str) -> None:
     assert cases(family, 1, 200) != cases(family, 2, 200)
 
 
+@pytest.mark.again
 @by_runner
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_each_case_is_answered_as_its_rule_allows_and_good_clients_are_served(

@@ -70,6 +70,7 @@ async def test_our_client_keeps_every_rule(revision: str, autojump_clock: MockCl
     assert report.info.startswith("trio_mcp ")
 
 
+@pytest.mark.again
 async def test_our_client_keeps_every_rule_over_http() -> None:
     """As a command that is started for each example."""
     command = forks.command("tests.kit.client_program", "tests.kit.client_program", *forks.LOADED)
@@ -79,6 +80,7 @@ async def test_our_client_keeps_every_rule_over_http() -> None:
     assert report.transport == "http"
 
 
+@pytest.mark.again
 async def test_the_same_seed_gives_the_same_check(autojump_clock: MockClock) -> None:
     """Of a client that does one thing at a time: the order of its tasks would be Trio's to choose."""
 

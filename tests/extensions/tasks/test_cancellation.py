@@ -114,6 +114,7 @@ async def test_a_request_about_a_task_takes_effect_or_not(method: str, autojump_
         assert await cancel_everywhere(request, check) > 1
 
 
+@pytest.mark.again
 async def test_a_server_that_ends_at_any_step_leaves_no_lease(autojump_clock: MockClock) -> None:
     """The next server continues at once, without waiting for a lease to expire."""
     stores = Recorder()

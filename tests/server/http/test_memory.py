@@ -163,6 +163,7 @@ def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incoming, "MAX_SEEN", 1)
 
 
+@pytest.mark.again
 @pytest.mark.legacy
 @pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
 async def test_after_refused_failed_and_closed_exchanges_no_task_and_no_object_is_left(stored: bool) -> None:
