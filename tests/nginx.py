@@ -22,7 +22,8 @@ CONF = """
 daemon off;
 pid {folder}/pid;
 error_log {folder}/error.log info;
-events {{}}
+worker_rlimit_nofile {files};
+events {{ worker_connections {connections}; }}
 http {{
     client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
     fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
@@ -56,15 +57,20 @@ def folder_of_nginx() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def nginx(folder: Path, http: str, fronts: Sequence[socket.socket]) -> Iterator[None]:
-    """Run nginx until the end of the block; it must have nothing to complain about.
+def nginx(
+    folder: Path, http: str, fronts: Sequence[socket.socket], *, connections: int = 512, may_complain: bool = False
+) -> Iterator[None]:
+    """Run nginx until the end of the block.
 
     Args:
         folder: Its folder.
         http: Its servers: what stands in the block `http` of its configuration.
         fronts: The sockets of the addresses at which it listens, which it closes here.
+        connections: How many connections it may have, to clients and to servers.
+        may_complain: Whether it may have something to complain about, such as a server that has ended.
     """
-    (folder / "nginx.conf").write_text(CONF.format(folder=folder, http=http))
+    text = CONF.format(folder=folder, http=http, connections=connections, files=2 * connections)
+    (folder / "nginx.conf").write_text(text)
     command = ["nginx", "-e", f"{folder}/error.log", "-c", f"{folder}/nginx.conf"]
     user: dict[str, Any] = {} if os.geteuid() else {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     # As when it replaces its own program: it takes the sockets of the addresses in its configuration over from there.
@@ -80,5 +86,7 @@ def nginx(folder: Path, http: str, fronts: Sequence[socket.socket]) -> Iterator[
     finally:
         process.terminate()
         process.wait()
+    if may_complain:
+        return
     said = [line for line in (folder / "error.log").read_text().splitlines() if re.search(r"\[(?!info|notice)", line)]
     assert not [line for line in said if "buffered to a temporary file" not in line]  # a warning: a large body

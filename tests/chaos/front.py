@@ -5,22 +5,14 @@ from __future__ import annotations
 import contextlib
 import shutil
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.listening import port_of
-from tests.server.test_behind_nginx import folder_of_nginx, nginx
+from tests.nginx import folder_of_nginx, nginx
 
-CONF = """
-daemon off;
-pid {folder}/pid;
-error_log {folder}/error.log error;
-worker_rlimit_nofile 8192;
-events {{ worker_connections 4096; }}
-http {{
+SERVERS = """
     access_log off;
-    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
     upstream chaos {{ server 127.0.0.1:{port}; keepalive 32; }}
     server {{
         listen 127.0.0.1:{kept};
@@ -33,12 +25,14 @@ http {{
         listen 127.0.0.1:{anew};
         location / {{ proxy_pass http://127.0.0.1:{port}; proxy_read_timeout 300s; }}
     }}
-}}
 """
 
+CONNECTIONS = 4096
+"""Chosen: several times the calls and listeners of a run, which have one on each side."""
 
-@contextlib.asynccontextmanager
-async def before(port: int, log: Path) -> AsyncIterator[tuple[str, str]]:
+
+@contextlib.contextmanager
+def before(port: int, log: Path) -> Iterator[tuple[str, str]]:
     """Run an nginx for the block; yield its URLs, first that whose connections to the server are kept.
 
     Args:
@@ -48,9 +42,9 @@ async def before(port: int, log: Path) -> AsyncIterator[tuple[str, str]]:
     with folder_of_nginx() as folder, contextlib.ExitStack() as stack:
         fronts = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         kept, anew = map(port_of, fronts)
-        (folder / "nginx.conf").write_text(CONF.format(folder=folder, port=port, kept=kept, anew=anew))
-        try:
-            async with nginx(folder, fronts):
+        servers = SERVERS.format(port=port, kept=kept, anew=anew)
+        with nginx(folder, servers, fronts, connections=CONNECTIONS, may_complain=True):
+            try:
                 yield f"http://127.0.0.1:{kept}/mcp", f"http://127.0.0.1:{anew}/mcp"
-        finally:
-            shutil.copy(folder / "error.log", log)
+            finally:
+                shutil.copy(folder / "error.log", log)

@@ -82,24 +82,25 @@ async def run(plan: Plan) -> Seen:
     KeyRing.add(folder / "chaos.keys")
     served = Served(folder, plan.plant)
     try:
-        async with kept(folder), before(served.port, folder / "nginx.log") as (nginx_kept, nginx_anew):
-            direct = f"http://127.0.0.1:{served.port}/mcp"
-            routes = [
-                Route("direct-kept", direct, True, 30),
-                Route("direct-anew", direct, False, 15),
-                Route("nginx-kept", nginx_kept, True, 30),
-                Route("nginx-anew", nginx_anew, True, 25),
-            ]
-            seen = Seen(plan, Load(routes, plan.rate, f"{plan.seed}"), deaths=served.deaths, said=served.said)
-            async with trio.open_nursery() as nursery:
-                try:
-                    await served.start_supervisor(nursery)
-                    await served.start_worker(nursery)
-                    await _under_load(seen, served, routes, nursery)
-                    seen.states = {route.name: await _written(route) for route in routes}
-                finally:
-                    await served.end()
-                    nursery.cancel_scope.cancel()
+        async with kept(folder):
+            with before(served.port, folder / "nginx.log") as (nginx_kept, nginx_anew):
+                direct = f"http://127.0.0.1:{served.port}/mcp"
+                routes = [
+                    Route("direct-kept", direct, True, 30),
+                    Route("direct-anew", direct, False, 15),
+                    Route("nginx-kept", nginx_kept, True, 30),
+                    Route("nginx-anew", nginx_anew, True, 25),
+                ]
+                seen = Seen(plan, Load(routes, plan.rate, f"{plan.seed}"), deaths=served.deaths, said=served.said)
+                async with trio.open_nursery() as nursery:
+                    try:
+                        await served.start_supervisor(nursery)
+                        await served.start_worker(nursery)
+                        await _under_load(seen, served, routes, nursery)
+                        seen.states = {route.name: await _written(route) for route in routes}
+                    finally:
+                        await served.end()
+                        nursery.cancel_scope.cancel()
         seen.ledger = entries(folder)
         seen.left = [
             *(f"a socket of a bell: {name}" for name in _names(folder / "chaos.db-bells")),
