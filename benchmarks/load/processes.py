@@ -10,15 +10,12 @@ import selectors
 import signal
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.load import wire
 from benchmarks.load.http import Connection, HttpLoad, HttpServer, post
 from benchmarks.measure.processes import DEADLINE, ProcessFailed, cpu_time_of
 from benchmarks.servers.commands import server_command
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 TRIES = 200
 """How many connections may be opened until each process has one more (arbitrary)."""
@@ -85,6 +82,10 @@ class ProcessesLoad(HttpLoad):
                 connection.send(self.request_of(self._take_id(), "pid", {}))
             return Counter(json.loads(each.answer())["result"]["structuredContent"]["result"] for each in connections)
 
+    def waits(self) -> list[int]:
+        """Return how often each process has waited, as its server counts: with a call on a kept connection to each."""
+        return [self.call(each, "waits", {}) for each in self._connections]
+
     def close(self) -> None:
         """Let the server end gracefully, so that no process of it is left."""
         self._hang_up()
@@ -94,12 +95,8 @@ class ProcessesLoad(HttpLoad):
         super().close()
 
 
-def woken(pids: Collection[int]) -> dict[int, int]:
-    """Return how many times the main thread of each process has waited so far; Linux only."""
-    return {pid: _waits(pid) for pid in pids}
-
-
-def _waits(pid: int) -> int:
+def waits_of(pid: int) -> int:
+    """Return how often the main thread of a process has waited so far, as the kernel counts; Linux only."""
     with open(f"/proc/{pid}/task/{pid}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches:"))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.load.http import HttpLoad
-from benchmarks.load.processes import CHANGES, TOPICS, FarListeners, ProcessesLoad, woken
+from benchmarks.load.processes import CHANGES, TOPICS, FarListeners, ProcessesLoad, waits_of
 from benchmarks.measure.processes import LINUX, Process, allow_files
 from benchmarks.measure.samples import Comparison, Group, Target, Times, interleave
 from benchmarks.measure.throughput import groups
@@ -148,7 +148,7 @@ def _idle(folder: str, options: Options) -> Group:
     with contextlib.ExitStack() as stack:
         files = {"with stores": "idle.db", "with stores and tasks": "tasks.db"}
         loads = {
-            label: ProcessesLoad(2, file=str(Path(folder, file)), tasks="tasks" in label)
+            label: ProcessesLoad(2, file=str(Path(folder, file)), tasks="tasks" in label, count=True)
             for label, file in files.items()
         }
         for load in loads.values():
@@ -156,13 +156,15 @@ def _idle(folder: str, options: Options) -> Group:
         for load in loads.values():
             load.greet()
         time.sleep(1 if _brief(options) else SETTLED)
-        watched = {label: load.pids for label, load in loads.items()}
-        watched["the supervisor of two"] = [loads["with stores"].process.pid]
-        before = {label: woken(pids) for label, pids in watched.items()}
+        supervisor = loads["with stores"].process.pid
+        before = {label: load.waits() for label, load in loads.items()}
+        supervisor_before = waits_of(supervisor)
         time.sleep(seconds)
         samples = {
-            label: [(now - before[label][pid]) / seconds for pid, now in woken(pids).items()]
-            for label, pids in watched.items()
+            # The second of the calls that ask is among those that it counts.
+            label: [(now - earlier - 1) / seconds for now, earlier in zip(load.waits(), before[label], strict=True)]
+            for label, load in loads.items()
         }
+        samples["the supervisor of two"] = [(waits_of(supervisor) - supervisor_before) / seconds]
     targets = dict.fromkeys(files, Target("<=", 2))
     return Group("processes", "wake-ups of each process of a server at rest", "per s", samples, [], targets)

@@ -1,7 +1,8 @@
 """trio_mcp's server over HTTP in one process or in several, with stores or without: ``processes.py SETTINGS``.
 
 The settings are JSON: ``file``, the file of the stores; ``processes``, with which there is a supervisor; ``tasks``,
-whether the server has them. Each process that serves prints the URL and its id.
+whether the server has them; ``count``, whether it counts how often it wakes up. Each process that serves prints the URL
+and its id.
 """
 
 from __future__ import annotations
@@ -23,6 +24,23 @@ from trio_mcp.extensions import TaskPolicy, Tasks
 from trio_mcp.server.processes.child import inherited
 
 
+class Waits(trio.abc.Instrument):
+    """Counts how often the event loop has waited and was woken.
+
+    The kernel counts more: after the event loop is woken by another thread, it waits for that thread to let go of the
+    interpreter.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def after_io_wait(self, timeout: float) -> None:
+        self.count += timeout > 0
+
+
+WAITS = Waits()
+
+
 @contextlib.asynccontextmanager
 async def announced(server: Server) -> AsyncIterator[None]:
     """Print the address that the supervisor has bound, in each process that serves."""
@@ -32,9 +50,16 @@ async def announced(server: Server) -> AsyncIterator[None]:
     yield
 
 
-def build_server(file: str | None = None, *, tasks: bool = False) -> Server:
+@contextlib.asynccontextmanager
+async def counted(server: Server) -> AsyncIterator[None]:
+    trio.lowlevel.add_instrument(WAITS)
+    async with announced(server):
+        yield
+
+
+def build_server(file: str | None = None, *, tasks: bool = False, count: bool = False) -> Server:
     settings: dict[str, Any] = {"extensions": [Tasks()]} if tasks else {}
-    server = Server("benchmark", version="1.0.0", stores=file, lifespan=announced, **settings)
+    server = Server("benchmark", version="1.0.0", stores=file, lifespan=counted if count else announced, **settings)
 
     @server.tool
     async def add(a: int, b: int) -> int:
@@ -45,6 +70,11 @@ def build_server(file: str | None = None, *, tasks: bool = False) -> Server:
     async def pid() -> int:
         """Return the id of the process that serves the call."""
         return os.getpid()
+
+    @server.tool
+    async def waits() -> int:
+        """Return how often the event loop has waited."""
+        return WAITS.count
 
     @server.tool
     async def touch(number: int) -> float:
