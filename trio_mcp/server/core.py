@@ -145,11 +145,16 @@ class Core:
 
         Raises:
             ValueError: If the file of keys can't be used.
-            StoreError: If the stores can't be used, or belong to another server.
+            StoreError: If the stores can't be used, or belong to another server. Stores that are busy raise nothing, as
+                that passes, perhaps before the run.
         """
         await trio.lowlevel.checkpoint()
         self.input.check()
-        if self.stores is not None:
+        if self.stores is None:
+            return
+        from trio_mcp.stores.contract import StoreBusy
+
+        with contextlib.suppress(StoreBusy):
             async with self.stores:
                 await self.stores.own(self.settings.info.name)
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import trio
 
 from tests.server.processes.running import FAST, running
 from tests.waiting import eventually
 from trio_mcp import Client, TrioMcpError
+from trio_mcp.stores import SqliteStores
 from trio_mcp.types import InputRequiredResult
 
 PROGRAM = Path(__file__).with_name("sharing_program.py")
@@ -64,11 +67,36 @@ async def test_what_one_process_begins_another_one_goes_on_with(tmp_path: Path) 
             nursery.cancel_scope.cancel()
 
 
+def _a_supervisor_has_started_a_process() -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        supervisors = [each for each in psutil.Process().children() if str(PROGRAM) in each.cmdline()]
+        return any(each.children() for each in supervisors)
+    return False
+
+
 async def _listen(client: Client, heard: list[Any], task_status: Any) -> None:
     async with client.listen(resources=["desk://lamp"]) as events:
         task_status.started()
         async for event in events:
             heard.append(event)
+
+
+async def test_a_file_that_is_locked_at_the_start_is_waited_for(tmp_path: Path) -> None:
+    """It is not unfit: whoever locks it goes on soon, so the processes try again, as often as any that can't serve."""
+    async with SqliteStores(tmp_path / "desk.db"):
+        pass
+    with contextlib.closing(sqlite3.connect(tmp_path / "desk.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        async def let_go() -> None:
+            await eventually(_a_supervisor_has_started_a_process)
+            other.execute("ROLLBACK")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(let_go)
+            async with sharing(tmp_path, timeout=0.7) as desk:
+                assert desk.url, desk.text
+                assert await desk.call("count") == 1
 
 
 @pytest.mark.again
