@@ -82,7 +82,7 @@ async def _listen(client: Client, heard: list[Any], task_status: Any) -> None:
 
 
 async def test_a_file_that_is_locked_at_the_start_is_waited_for(tmp_path: Path) -> None:
-    """It is not unfit: whoever locks it goes on soon, so the processes try again, as often as any that can't serve."""
+    """It is not unfit: the lock is held for moments, so the processes try again, as often as any that can't serve."""
     async with SqliteStores(tmp_path / "desk.db"):
         pass
     with contextlib.closing(sqlite3.connect(tmp_path / "desk.db", isolation_level=None)) as other:
