@@ -271,10 +271,10 @@ async def check_away(desk: Desk, away: Callable[[Desk], Any], why: str) -> None:
         await desk.all_hear(heard)
         before = [len(each) for each in heard]
         with away(desk):
-            # What needs no store goes on, and what only reads.
+            # Calls that need no store, or only read from it, go on.
             assert await desk.run.call("pid") in desk.run.pids()
             assert await desk.run.call("counted") == count
-            # What writes fails: a state, a task. The log says why.
+            # Calls that write fail, such as a change of a state or a new task, and the log says why.
             await desk.fails("count")
             assert why in desk.run.text
             with pytest.raises(McpError, match=r"the server's store of tasks .* try again later"):

@@ -238,8 +238,8 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
         earlier, responses = earlier_rounds(context)
     rounds: Rounds
     if earlier is not None and earlier.parked is not None and not _is_parked_here(context, earlier.parked):
-        # It waits in another process, or did before that ended. Here it begins again, and asks again; the rounds go on
-        # being counted.
+        # The function waits in another process, or did before that ended. It begins again here, and asks again. All
+        # rounds count together, so that this ends.
         earlier, responses = RequestState(earlier.round), {}
     if earlier is not None and earlier.parked is not None:
         # `call` stays unused: the function is already running, with the arguments of its first request. The token

@@ -182,7 +182,7 @@ async def _serve_until_told(mine: Inherited, serve: Callable[..., Any], argument
             async def beat() -> None:
                 while True:
                     _report(mine, b"")
-                    # This is when those look who wait for other processes, so that the process wakes up once for both.
+                    # Listeners of the stores look at the same moments, so that the process wakes up once for both.
                     await trio.sleep(BEAT - trio.current_time() % BEAT)
 
             async def serve_to_the_end(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - passes it on
