@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
-import tempfile
 from pathlib import Path
 
 import trio
@@ -13,6 +11,7 @@ import trio
 from tests.chaos.judge import Judge
 from tests.chaos.planted import PLANTED
 from tests.chaos.run import Plan, run
+from tests.long_runs import folder_of_run, report
 
 
 def main() -> int:
@@ -26,22 +25,10 @@ def main() -> int:
     parser.add_argument("--plant", choices=[*PLANTED], help="a fault to put into the library, which has to be found")
     parser.add_argument("--out", type=Path, help="a new folder for the file, the ledger and the logs")
     given = parser.parse_args()
-    out = given.out or Path(tempfile.mkdtemp(prefix="chaos-"))
-    out.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(
-        filename=out / "driver.log", level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
-    )
-    print(f"seed {given.seed}, {out}", flush=True)
-    judge = Judge(trio.run(run, Plan(**{**vars(given), "out": out.resolve()})))
-    broken = list(judge.broken())
-    for name, value in judge.figures():
-        print(f"| {name} | {value} |")
-    for kept, lines in (("broken", broken), ("events", judge.happened()), ("not-succeeded", judge.not_succeeded())):
-        (out / f"{kept}.log").write_text("".join(f"{line}\n" for line in lines))
-    for line in broken[:20]:
-        print(line, file=sys.stderr)
-    print(f"seed {given.seed}: {len(broken)} broken promises")
-    return 1 if broken else 0
+    out = folder_of_run(given.out, "chaos", given.seed)
+    judge = Judge(trio.run(run, Plan(**{**vars(given), "out": out})))
+    (out / "events.log").write_text("".join(f"{line}\n" for line in judge.happened()))
+    return report(judge, out, given.seed)
 
 
 if __name__ == "__main__":

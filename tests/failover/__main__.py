@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-import tempfile
 from pathlib import Path
 
 import trio
 
 from tests.failover.judge import Judge
 from tests.failover.run import Plan, Run
+from tests.long_runs import folder_of_run, report
 
 
 def main() -> int:
@@ -24,25 +24,11 @@ def main() -> int:
     parser.add_argument("--longest", type=float, default=6.0, help="seconds that a way is broken at most")
     parser.add_argument("--out", type=Path, help="a new folder for the ledger and the logs; by default one below /tmp")
     given = parser.parse_args()
-    out = given.out or Path(tempfile.mkdtemp(prefix="failover-"))
-    out.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(
-        filename=out / "driver.log", level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
-    )
+    out = folder_of_run(given.out, "failover", given.seed)
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    run = Run(Plan(**{**vars(given), "out": out.resolve()}))
-    print(f"seed {given.seed}, {out}", flush=True)
+    run = Run(Plan(**{**vars(given), "out": out}))
     trio.run(run.run)
-    judge = Judge(run)
-    broken = list(judge.broken())
-    for name, value in judge.figures():
-        print(f"| {name} | {value} |")
-    (out / "broken.log").write_text("".join(f"{line}\n" for line in broken))
-    (out / "not-succeeded.log").write_text("".join(f"{line}\n" for line in judge.not_succeeded()))
-    for line in broken[:20]:
-        print(line, file=sys.stderr)
-    print(f"seed {given.seed}: {len(broken)} broken promises")
-    return 1 if broken else 0
+    return report(Judge(run), out, given.seed)
 
 
 if __name__ == "__main__":

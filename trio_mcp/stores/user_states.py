@@ -69,7 +69,7 @@ class _Seen:
         """Return a state, and forget it; it may have changed since."""
         entry = self._entries.pop((user, name), None)
         if entry is not None:
-            self._size -= len(entry.value) + len(name)
+            self._size -= _size_of(name, entry)
         return entry
 
     def keep(self, user: str, name: str, entry: StateEntry | None) -> None:
@@ -77,7 +77,7 @@ class _Seen:
         self.take(user, name)
         if entry is not None:
             self._entries[user, name] = entry
-            self._size += len(entry.value) + len(name)
+            self._size += _size_of(name, entry)
             while len(self._entries) > MOST_SEEN or self._size > SEEN_BYTES:
                 self.take(*next(iter(self._entries)))
 
@@ -197,6 +197,10 @@ class UserStates:
             raise ValueError(
                 f"the {model.__name__} that change returned does not fit its own class: {brief(exc)}"
             ) from None
+
+
+def _size_of(name: str, entry: StateEntry) -> int:
+    return len(entry.value) + len(name)
 
 
 def _check_model(model: object) -> None:
