@@ -36,6 +36,9 @@ GRACE = 3.0
 DELAY = 3.0
 """Seconds after which a new key signs."""
 
+MAX_STATE = 4 * 1024 * 1024
+"""Bytes that the updates of a user may take: their ids are kept for the whole run."""
+
 STEPS = 4
 """How many steps a task has, and how many `steps` reports."""
 
@@ -61,7 +64,7 @@ def make(folder: Path) -> Server:
         "chaos",
         stores=SqliteStores(folder / "chaos.db", timeout=TIMEOUT),
         principal=lambda ctx: Principal(ctx.headers.get("x-user", "driver"), issuer="https://chaos.example"),
-        user_state=UserStateOptions(trust_principal=True),
+        user_state=UserStateOptions(trust_principal=True, max_size=MAX_STATE),
         input=InputOptions(key=KeyRing.file(folder / "chaos.keys")),
         extensions=[Tasks(TaskOptions(lease=LEASE))],
         middleware=[lambda ctx, call_next: _note(ledger, ctx, call_next)],
@@ -140,8 +143,14 @@ def _add_tools_with_stores(server: Server, ledger: Ledger, file: Path) -> None:
     @server.tool
     async def hold() -> None:
         """Stop this process inside a transaction."""
-        connection = sqlite3.connect(file, isolation_level=None)
-        connection.execute("BEGIN IMMEDIATE")
+        connection = sqlite3.connect(file, timeout=0, isolation_level=None)
+        while True:
+            # A wait inside SQLite would make the process look dead while the file is locked.
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.OperationalError:
+                await trio.sleep(0.05)
         ledger.note("file", f"held {os.getpid()} {time.monotonic():.3f}")
         os.kill(os.getpid(), signal.SIGSTOP)
 
