@@ -139,13 +139,21 @@ class DeadlineStream:
         Returns:
             Whether everything was sent.
         """
+        # The system nearly always takes all of the data at once, which needs no deadline and no iteration of the event
+        # loop. If its buffer is full, or the connection is broken, `_send` deals with the rest.
         rest = memoryview(data)
-        if rest and self._direct and not self._sending.locked():
-            # The system nearly always takes all of the data at once, which needs no deadline and no iteration of the
-            # event loop. If its buffer is full, or the connection is broken, `_send` deals with the rest. While another
-            # task sends, these bytes would get in between, so they wait in `_send`.
-            rest = rest[write_now(self.stream.socket, rest) :]
+        rest = rest[self.send_nowait(rest) :]
         return not rest or await self._send(rest)
+
+    def send_nowait(self, data: bytes | memoryview) -> int:
+        """Send as much as the system accepts without waiting, and return the number of bytes sent.
+
+        The rest must be sent before anything else is.
+        """
+        # While another task sends, these bytes would get in between.
+        if not data or not self._direct or self._sending.locked():
+            return 0
+        return write_now(self.stream.socket, data)
 
     async def _send(self, data: memoryview) -> bool:
         try:

@@ -79,6 +79,18 @@ class Extras:
         """Return the next event like ASGI's ``receive``, if it has already arrived; None otherwise."""
         raise NotImplementedError
 
+    def send_nowait(self, piece: bytes) -> bool:
+        """Send a piece of the body of a response that has begun, and that goes on, without waiting.
+
+        Returns:
+            Whether all of it was sent. Otherwise the caller must send something with ASGI's ``send``, which sends the
+            rest first.
+
+        Raises:
+            trio.WouldBlock: If nothing can be sent now, or this runner does not support this method.
+        """
+        raise trio.WouldBlock
+
     async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
         """Take the connection over for another protocol, before anything is sent or any of the body is read.
 

@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from trio_mcp.http.rules.statuses import Accept, refuse, status_of
-from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+from trio_mcp.http.server.asgi import Extras, HttpAnswer, HttpRequest
 from trio_mcp.http.server.host import Hooks, HostedRun
 from trio_mcp.http.sse import COMMENT, encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
@@ -55,6 +55,7 @@ class HttpExchange:
         self._incoming: IncomingRequest | None = None
         self._hooks: Hooks | None = None
         self._answer = answer
+        self._extras: Extras | None = None
         self._may_stream = may_stream
         self._keep_alive = keep_alive
         self._last: Response | ErrorResponse | None = None
@@ -71,7 +72,7 @@ class HttpExchange:
         assert isinstance(accepted.message, Request)
         incoming = self._incoming = IncomingRequest(accepted.message, request.metadata, running=True)
         hooks = self._hooks = self._run.exchange(self, incoming, accepted.client)
-        gone = request.extras
+        gone = self._extras = request.extras
         if facts_of(accepted.message.method).lasting and request.scope.get("http_version") in ("1.0", "1.1"):
             # A lasting stream ends with the server, and so must its connection: a client that used it again just then
             # would lose a request.
@@ -194,7 +195,20 @@ class HttpExchange:
                 # stream.
                 self._stream = ResponseStream()
                 self._run.nursery.start_soon(self._write_stream, self._stream)
-            self._stream.put(data, given, message.urgent)
+            self._put_event(self._stream, encode_event(data, event="message"), given, message.urgent)
+
+    def _put_event(self, stream: ResponseStream, event: bytes, message: Notification, urgent: bool) -> None:
+        # Waking the stream's task costs more than writing an event, and a change may concern thousands of listeners. So
+        # an event is written here if none waits.
+        if stream.idle and self._extras is not None:
+            try:
+                if self._extras.send_nowait(event):
+                    stream.last = trio.current_time()
+                    return
+                event = COMMENT  # with this, the stream's task sends the rest
+            except trio.WouldBlock:
+                pass
+        stream.put(event, message, urgent)
 
     def put_control(self, message: SessionMessage) -> bool:
         self.put(message)
@@ -224,14 +238,18 @@ class HttpExchange:
             with stream.writing:
                 await answer.start_events()
                 while True:
-                    while (data := stream.take()) is not None:
-                        await answer.send(encode_event(data, event="message"))
+                    while (event := stream.take()) is not None:
+                        await answer.send(event)
+                        stream.last = trio.current_time()
                     if stream.completed:
                         return
-                    with trio.move_on_after(self._keep_alive) as silence:
+                    with trio.CancelScope(deadline=stream.last + self._keep_alive):
                         await stream.change()
-                    if silence.cancelled_caught:
+                        continue
+                    # `put` may have written events since the deadline was set.
+                    if trio.current_time() >= stream.last + self._keep_alive:
                         await answer.send(COMMENT)
+                        stream.last = trio.current_time()
         except Exception as exc:
             # An exception raised here would end the whole run, because this task is in the run's nursery.
             self._failure = exc
@@ -244,7 +262,8 @@ class ResponseStream:
     """The notifications of a request that wait to be written.
 
     Attributes:
-        waiting: The encoded notifications; urgent ones overtake others.
+        waiting: The events; urgent ones overtake others.
+        last: When something was last written, on Trio's clock.
         has_room: Whether fewer than `MAX_WAITING` notifications are waiting.
         completed: Whether no more notifications are accepted.
         writing: The cancel scope of the task that writes them.
@@ -253,6 +272,7 @@ class ResponseStream:
 
     def __init__(self) -> None:
         self.waiting: MessageQueue[bytes] = MessageQueue()
+        self.last = trio.current_time()
         self.has_room = True
         self.completed = False
         self.writing = trio.CancelScope()
@@ -266,21 +286,26 @@ class ResponseStream:
         while not self.has_room:
             await self._taken.park()
 
-    def put(self, data: bytes, message: Notification, urgent: bool) -> None:
-        """Add a notification, encoded as ``data``, unless the stream is complete."""
+    @property
+    def idle(self) -> bool:
+        """Whether the stream has begun, everything has been written, and more may follow."""
+        return bool(self._changed)
+
+    def put(self, event: bytes, message: Notification, urgent: bool) -> None:
+        """Add a notification, encoded as an event, unless the stream is complete."""
         if not self.completed:
-            self.waiting.put(data, message, urgent)
+            self.waiting.put(event, message, urgent)
             self.has_room = len(self.waiting) < MAX_WAITING
             self._changed.unpark()
 
     def take(self) -> bytes | None:
-        """Remove and return the next notification, or return None if nothing is waiting."""
-        data = self.waiting.take()
-        if data is not None:
-            # The place counts as free before the notification is written, because writing may take a long time.
+        """Remove and return the next event, or return None if nothing is waiting."""
+        event = self.waiting.take()
+        if event is not None:
+            # The place counts as free before the event is written, because writing may take a long time.
             self.has_room = True
             self._taken.unpark()
-        return data
+        return event
 
     async def change(self) -> None:
         """Wait until a notification is added, or no more are accepted."""

@@ -110,6 +110,7 @@ class AsgiExchange(Extras):
         # The framing says how the client learns where the response ends.
         self._framing: Literal["length", "chunks", "close", "none"] = "none"
         self._owed = 0  # bytes of the response's Content-Length that have not been sent
+        self._rest = b""  # bytes that `send_nowait` could not send
         self._waits = head.expects  # whether the client waits for 100 Continue
         self._over: trio.Event | None = None
         self.begun = False
@@ -215,8 +216,9 @@ class AsgiExchange(Extras):
         if self.fault is not None:
             return  # the runner sends the refusal
         body, more = message.get("body", b""), message.get("more_body", False)
-        parts = [] if self.begun else [self._begin(*self._start, body, more)]
+        parts = [self._rest] if self.begun else [self._begin(*self._start, body, more)]
         parts += self._framed(body, more)
+        self._rest = b""
         # Small parts are joined: a write, and often a packet, for each part would cost more than the copy. A large body
         # is not copied, so a client that doesn't read costs no second copy.
         if len(body) <= PIECE:
@@ -229,6 +231,14 @@ class AsgiExchange(Extras):
                 break
         if self.finished and self._over is not None:
             self._over.set()
+
+    def send_nowait(self, piece: bytes) -> bool:
+        if not self.begun or self.finished or self.fault is not None:
+            raise trio.WouldBlock
+        data = b"".join(self._framed(piece, True))
+        sent = self._connection.wire.send_nowait(data)
+        self._rest = data[sent:]
+        return not self._rest
 
     def _begin(self, status: int, given: Fields, body: bytes, more: bool) -> bytes:
         """Decide how the response is framed, and return its head.

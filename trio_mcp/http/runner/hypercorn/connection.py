@@ -128,7 +128,7 @@ class HttpConnection:
             self._app,
             self._config,
             self._context,
-            ConnectionTasks(nursery, self.take_over),
+            ConnectionTasks(nursery, self),
             ConnectionState({}),
             wire.tls,
             address(socket.getpeername),
@@ -151,6 +151,12 @@ class HttpConnection:
         await self._left.wait()
         # The bytes after the head are the beginning of the other protocol; h11 has kept them unread.
         return self.wire.stream, head + self.protocol.connection.trailing_data[0]
+
+    def send_nowait(self, piece: bytes) -> bool:
+        """Send a piece of a response's body; see `Extras.send_nowait`."""
+        if self._taken or not isinstance(self.protocol, Http1):
+            raise trio.WouldBlock
+        return self.protocol.send_nowait(piece, self.wire)
 
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way, or waits to be read; over HTTP/2, refuse further ones."""

@@ -15,7 +15,7 @@ from hypercorn.trio.worker_context import EventWrapper
 
 from trio_mcp.http.framing import MAX_FRAMING, FramingError
 from trio_mcp.http.runner.heads import check_head
-from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE
+from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE, DeadlineStream
 
 __all__ = ["ClientLeft", "Http1"]
 
@@ -113,6 +113,18 @@ class Http1(H11Protocol):
         else:
             return False
         return True
+
+    def send_nowait(self, piece: bytes, wire: DeadlineStream) -> bool:
+        """Send a piece of a response's body; see `Extras.send_nowait`."""
+        connection = self.connection
+        # What is held back must be sent first. After an error of the peer, h11 sends nothing more.
+        if self._held or connection.our_state is not h11.SEND_BODY or connection.their_state is h11.ERROR:
+            raise trio.WouldBlock
+        data = b"".join(connection.send_with_data_passthrough(h11.Data(data=piece)))  # type: ignore[arg-type]
+        sent = wire.send_nowait(data)
+        if sent < len(data):
+            self._held = [data[sent:]]
+        return not self._held
 
     def _status_of(self, error: h11.RemoteProtocolError) -> int:
         """Return the status for a malformed request: h11's suggestion, corrected in two cases."""

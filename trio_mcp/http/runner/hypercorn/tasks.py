@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import trio
 from hypercorn.config import Config
@@ -15,7 +15,13 @@ from trio_mcp.http.server.asgi import EXTRAS, Extras
 
 __all__ = ["ConnectionTasks"]
 
-TakeOver: TypeAlias = Callable[[], Awaitable[tuple[trio.abc.Stream, bytes]]]
+
+class _Connection(Protocol):
+    """The part of a connection that a request uses beyond ASGI; see `Extras`."""
+
+    async def take_over(self) -> tuple[trio.abc.Stream, bytes]: ...
+
+    def send_nowait(self, piece: bytes) -> bool: ...
 
 
 class Events(Extras):
@@ -25,15 +31,15 @@ class Events(Extras):
 
     Args:
         most: How many events may wait. When that many wait, the connection stops reading, which slows the client down.
-        take_over: Takes the connection over.
+        connection: The connection of the request.
 
     Attributes:
         taken: Whether the application has taken the connection over.
     """
 
-    def __init__(self, most: int, take_over: TakeOver) -> None:
+    def __init__(self, most: int, connection: _Connection) -> None:
         self._most = most
-        self._take_over = take_over
+        self._connection = connection
         self.taken = False
         self._waiting: deque[MutableMapping[str, Any]] = deque()
         self._changed: trio.lowlevel.ParkingLot | None = None  # made when needed: usually no task waits
@@ -53,9 +59,12 @@ class Events(Extras):
         return event
 
     async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
-        found = await self._take_over()
+        found = await self._connection.take_over()
         self.taken = True
         return found
+
+    def send_nowait(self, piece: bytes) -> bool:
+        return self._connection.send_nowait(piece)
 
     async def put(self, event: ASGIReceiveEvent) -> None:
         """Hand an event to the application; wait while too many events are waiting already."""
@@ -97,17 +106,17 @@ class ConnectionTasks:
 
     Args:
         nursery: The nursery of the connection.
-        take_over: Takes the connection over; see `Extras.take_over`.
+        connection: The connection.
     """
 
-    def __init__(self, nursery: trio.Nursery, take_over: TakeOver) -> None:
+    def __init__(self, nursery: trio.Nursery, connection: _Connection) -> None:
         self.spawn = nursery.start_soon
-        self._take_over = take_over
+        self._connection = connection
 
     async def spawn_app(
         self, app: Any, config: Config, scope: Scope, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
-        events = Events(config.max_app_queue_size, self._take_over)
+        events = Events(config.max_app_queue_size, self._connection)
         if scope["type"] == "http":
             scope["extensions"][EXTRAS] = events  # type: ignore[assignment]
         # The application is not awaited here: hypercorn has yet to read the body, for which the application waits.
