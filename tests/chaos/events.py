@@ -169,7 +169,8 @@ class Events:
             event.pid = stopped[0]
             await self._replaced(stopped[0])
         else:
-            gone = [pid for pid in before if self._served.deaths.get(pid, 0) >= since]
+            # The connection may break before the death is noticed.
+            gone = [pid for pid in before if _is_gone(pid) or self._served.deaths.get(pid, 0) >= since]
             event.pid = gone[0] if gone else 0
             await self._served.complete()
 
@@ -239,7 +240,15 @@ def dropped(bells: Path) -> Iterator[Callable[[], None]]:
 
 
 def _is_stopped(pid: int) -> bool:
+    return _state(pid) == psutil.STATUS_STOPPED
+
+
+def _is_gone(pid: int) -> bool:
+    return _state(pid) in (None, psutil.STATUS_ZOMBIE)
+
+
+def _state(pid: int) -> str | None:
     try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+        return str(psutil.Process(pid).status())
     except psutil.NoSuchProcess:
-        return False
+        return None
