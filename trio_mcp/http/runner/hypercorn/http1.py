@@ -117,7 +117,7 @@ class Http1(H11Protocol):
     def send_nowait(self, piece: bytes, wire: DeadlineStream) -> bool:
         """Send a piece of a response's body; see `Extras.send_nowait`."""
         connection = self.connection
-        # What is held back must be sent first. After an error of the peer, h11 sends nothing more.
+        # Bytes that are held back must be sent first. After an error of the peer, h11 sends nothing more.
         if self._held or connection.our_state is not h11.SEND_BODY or connection.their_state is h11.ERROR:
             raise trio.WouldBlock
         data = b"".join(connection.send_with_data_passthrough(h11.Data(data=piece)))  # type: ignore[arg-type]
