@@ -1,0 +1,299 @@
+"""The contract of the part of stores that keeps the sessions of the legacy era, so that any process can serve them.
+
+2025-11-25 `basic/transports`, Session Management, and Resumability and Redelivery.
+
+A process that serves sessions is a *member*: it has a lease, and a mailbox in which the other members leave letters. The
+member that runs a request writes the stream on which the response is sent. Any member may carry a stream to the client,
+as the client may come back to another process; the store remembers which one does, and sends it a letter for each
+event that another member appends.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Literal
+
+import attrs
+
+from trio_mcp.stores.event_store import EventStore, StoredEvent
+
+__all__ = ["MAILBOX", "Letter", "Member", "OpenStream", "SessionStore", "StoredSession"]
+
+MAILBOX: Final = 4 * 1024 * 1024
+"""How many bytes the messages in a member's mailbox may have; a single message may be larger (arbitrary)."""
+
+
+@attrs.frozen
+class Member:
+    """A process that serves sessions.
+
+    Attributes:
+        number: A number that no other member of the store has ever had, from 1.
+        token: The random fencing token of its lease.
+    """
+
+    number: int
+    token: str
+
+
+@attrs.frozen
+class StoredSession:
+    """A session.
+
+    Attributes:
+        key: A digest of the session's id and its owner.
+        declaration: What was agreed in the handshake; it never changes.
+        fields: What may change, by name.
+        expires: Seconds since the epoch, after which the session no longer exists unless it has an open stream.
+        version: A number that grows by one with each change of ``fields``; a new session has version 1.
+    """
+
+    key: str
+    declaration: bytes
+    fields: Mapping[str, bytes]
+    expires: float
+    version: int = 1
+
+
+@attrs.frozen
+class OpenStream:
+    """A stream whose response is still to come.
+
+    Attributes:
+        session: The key of the session.
+        stream: The number of the stream.
+        requests: The ids of the requests that have no response yet, as JSON.
+    """
+
+    session: str
+    stream: int
+    requests: tuple[str, ...]
+
+
+@attrs.frozen
+class Letter:
+    """What a member has to know.
+
+    Attributes:
+        number: The number of the letter in the mailbox: 1, 2, 3, and so on, without a gap.
+        kind: What it is about: ``"message"``, a message from the client for a request that the member runs;
+            ``"events"``, events of a stream that the member carries; ``"taken"``, a stream that another member carries
+            now; ``"changed"``, a change of the fields of a session of which the member carries the stream 0;
+            ``"ended"``, the end of a session of which the member has an open stream or carries one.
+        session: The key of the session.
+        stream: The number of the stream; 0 where there is none.
+        event: The number of the stream's newest event, for ``"events"``.
+        ended: Whether no event will follow, for ``"events"``.
+        data: The message, for ``"message"``.
+    """
+
+    number: int
+    kind: Literal["message", "events", "taken", "changed", "ended"]
+    session: str
+    stream: int = 0
+    event: int = 0
+    ended: bool = False
+    data: bytes = b""
+
+
+class SessionStore(EventStore, abc.ABC):
+    """The sessions of the legacy era, their events, and the members that serve them: `Stores.sessions`.
+
+    What is said of the methods of `Stores` (transactions, cancellation, errors, leases) holds for these, too. A method
+    with a ``token`` raises `StaleWriter` if the token is not that of a member's lease; the member must then give up all
+    requests that it runs, as another one has ended or will end them. A lease that has expired is not stale before
+    another member has taken it over.
+
+    A session that has expired and has no open stream does not exist for any method, although the store may delete it
+    later. A letter that could be merged with a waiting one about the same thing need not be added: one ``"events"``
+    letter for each stream, one ``"changed"`` letter for each session.
+    """
+
+    # --- members -------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def join(self, *, lease: float) -> Member:
+        """Add a member, with an empty mailbox.
+
+        Args:
+            lease: The duration of its lease, in seconds.
+        """
+
+    @abc.abstractmethod
+    async def stay(self, token: str, *, lease: float, read: int = 0) -> None:
+        """Renew the lease of a member, and delete its letters up to the number ``read``.
+
+        Raises:
+            StaleWriter: If the token is stale.
+        """
+
+    @abc.abstractmethod
+    async def letters(self, token: str, after: int) -> Sequence[Letter]:
+        """Return the letters of a member after the number ``after``: all later ones, or at least the first.
+
+        Raises:
+            StaleWriter: If the token is stale.
+        """
+
+    @abc.abstractmethod
+    async def take_over(self, *, lease: float, most: int) -> Sequence[Member]:
+        """Take over members whose lease was lost; each keeps its number, and gets a new token and an empty mailbox.
+
+        The caller ends their open streams, each with an `append`, and then lets them `leave`.
+
+        Args:
+            lease: The duration of each new lease, in seconds.
+            most: The maximum number of members to take over.
+        """
+
+    @abc.abstractmethod
+    async def open_streams(self, token: str, most: int) -> Sequence[OpenStream]:
+        """Return up to ``most`` streams that a member has open.
+
+        Raises:
+            StaleWriter: If the token is stale.
+        """
+
+    @abc.abstractmethod
+    async def leave(self, token: str) -> None:
+        """Remove a member, its mailbox, its open streams, and the note that it carries streams.
+
+        It has no effect if the token is stale.
+        """
+
+    # --- sessions ------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def add(self, session: StoredSession, *, limit: int, unless: str = "") -> None:
+        """Add a session.
+
+        Args:
+            session: The session; its ``version`` is ignored.
+            limit: The maximum number of sessions in the store.
+            unless: If the store holds ``limit`` sessions, one without a field of this name and without an open stream
+                is deleted, the one that expires first; empty for none.
+
+        Raises:
+            StoreFull: If the store holds ``limit`` sessions, and none of them may be deleted.
+            ValueError: If a session with this key exists.
+        """
+
+    @abc.abstractmethod
+    async def session(self, key: str, *, known: int = 0) -> StoredSession | None:
+        """Return a session; None if there is none with this key.
+
+        If ``known`` is its version, ``declaration`` and ``fields`` are left empty.
+        """
+
+    @abc.abstractmethod
+    async def change(
+        self, key: str, token: str, *, expires: float | None = None, fields: Mapping[str, bytes | None] | None = None
+    ) -> int | None:
+        """Change a session, and return its version; None if there is no session with this key.
+
+        The version grows only if ``fields`` are given. Then the member that carries the stream 0 gets a ``"changed"``
+        letter, unless it is the caller itself.
+
+        Args:
+            key: The key of the session.
+            token: The token of the caller.
+            expires: When the session expires; it never becomes earlier.
+            fields: The fields to set; a field with None is deleted.
+
+        Raises:
+            StaleWriter: If the token is stale.
+        """
+
+    @abc.abstractmethod
+    async def end(self, key: str) -> None:
+        """Delete a session and everything that belongs to it; do nothing if there is none.
+
+        Each member that has one of its streams open, or carries one, gets an ``"ended"`` letter.
+        """
+
+    # --- streams -------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def open(self, key: str, token: str, stream: int, requests: Collection[str]) -> bool:
+        """Note that a member runs requests whose responses it will send on a stream.
+
+        Args:
+            key: The key of the session.
+            token: The token of the member.
+            stream: The number of the stream, which is not 0; a stream that is open already gets these requests instead.
+            requests: The ids of the requests, as JSON.
+
+        Returns:
+            Whether there is a session with this key.
+
+        Raises:
+            StaleWriter: If the token is stale.
+        """
+
+    @abc.abstractmethod
+    async def append(
+        self,
+        session: str,
+        events: Sequence[StoredEvent],
+        token: str | None = None,
+        *,
+        ended: Collection[int] = (),
+        expires: float | None = None,
+    ) -> Sequence[int]:
+        """Store all the events, or none, and return their numbers. An event that is already stored stays as it is.
+
+        With a token, the member that carries a stream of the events, or an ended one, gets an ``"events"`` letter,
+        unless it is the caller itself. If the session does not exist (it has ended), nothing is stored, and the numbers
+        are those that were given.
+
+        Args:
+            session: The key of the session.
+            events: The events. An event with the number 0 gets the number after that of the newest event in its stream,
+                or 1 if the stream is empty.
+            token: The token of the member that writes; None for a caller without members, such as an application that
+                uses the store as a mere `EventStore`.
+            ended: The numbers of streams that are no longer open after this.
+            expires: When the session expires; it never becomes earlier.
+
+        Raises:
+            StaleWriter: If ``token`` is given and stale, whatever the numbers of the events are.
+        """
+
+    @abc.abstractmethod
+    async def carry(self, key: str, token: str, stream: int) -> tuple[int, bool] | None:
+        """Note that a member carries a stream from now on; one that carried it before gets a ``"taken"`` letter.
+
+        The member that has the stream open carries it until another one does.
+
+        Returns:
+            The number of the newest stored event of the stream, 0 for none; and whether the stream is open, which
+            stream 0 always is. None if there is no session with this key.
+
+        Raises:
+            StaleWriter: If the token is stale.
+        """
+
+    @abc.abstractmethod
+    async def drop(self, key: str, token: str, stream: int) -> None:
+        """Note that a member no longer carries a stream; do nothing if another one carries it, or the token is stale."""
+
+    @abc.abstractmethod
+    async def send(
+        self, key: str, data: bytes, *, member: int | None = None, request: str | None = None, limit: int = MAILBOX
+    ) -> bool:
+        """Put a message of the client into the mailbox of a member.
+
+        Args:
+            key: The key of the session.
+            data: The message.
+            member: The number of the member; or
+            request: the id of a request, as JSON: each member that runs a request with this id gets the message.
+            limit: How many bytes the messages in a mailbox may have; a single message may be larger.
+
+        Returns:
+            Whether there is such a member, or such a request. If not, nothing is sent.
+
+        Raises:
+            StoreFull: If a mailbox would exceed the limit. Nothing is sent then.
+        """
