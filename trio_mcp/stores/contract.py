@@ -65,7 +65,7 @@ class StoreBusy(StoreError):
 
 
 class StoreFull(StoreError):
-    """The store already holds the maximum number of tasks."""
+    """The store already holds the maximum number of tasks or sessions, or a mailbox the maximum of messages."""
 
 
 class StateConflict(StoreError):

@@ -24,8 +24,8 @@ class StoredEvent:
 
     Attributes:
         stream: The number of the stream within its session.
-        number: The number of the message within the stream: 1, 2, 3, without a gap. `Stores.append` also accepts 0, for
-            an event of stream 0 to which it assigns the number.
+        number: The number of the message within the stream: 1, 2, 3, without a gap. `SessionStore.append` also
+            accepts 0, and assigns the number.
         data: The message, as JSON.
     """
 

@@ -5,7 +5,7 @@
 A process that serves sessions is a *member*: it has a lease, and a mailbox in which the other members leave letters. The
 member that runs a request writes the stream on which the response is sent. Any member may carry a stream to the client,
 as the client may come back to another process; the store remembers which one does, and sends it a letter for each
-event that another member appends.
+event that another member appends. Stream 0 is for messages that belong to no request; every member may write it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ import attrs
 
 from trio_mcp.stores.event_store import EventStore, StoredEvent
 
-__all__ = ["MAILBOX", "Letter", "Member", "OpenStream", "SessionStore", "StoredSession"]
+__all__ = ["LETTERS", "MAILBOX", "Letter", "Member", "OpenStream", "SessionStore", "StoredSession"]
+
+LETTERS: Final = "letters"
+"""The topic of `Stores.listen` that a store wakes whenever it has put letters into mailboxes."""
 
 MAILBOX: Final = 4 * 1024 * 1024
 """How many bytes the messages in a member's mailbox may have; a single message may be larger (arbitrary)."""
@@ -45,7 +48,7 @@ class StoredSession:
         key: A digest of the session's id and its owner.
         declaration: What was agreed in the handshake; it never changes.
         fields: What may change, by name.
-        expires: Seconds since the epoch, after which the session no longer exists unless it has an open stream.
+        expires: Seconds since the epoch, after which the session no longer exists, unless it has an open stream.
         version: A number that grows by one with each change of ``fields``; a new session has version 1.
     """
 
@@ -58,7 +61,7 @@ class StoredSession:
 
 @attrs.frozen
 class OpenStream:
-    """A stream whose response is still to come.
+    """A stream whose response is still to come: `SessionStore.open` opens it, and ``ended`` of an `append` ends it.
 
     Attributes:
         session: The key of the session.
@@ -76,11 +79,11 @@ class Letter:
     """What a member has to know.
 
     Attributes:
-        number: The number of the letter in the mailbox: 1, 2, 3, and so on, without a gap.
+        number: The number of the letter in the mailbox, from 1: each new letter has a higher one than all before it.
         kind: What it is about: ``"message"``, a message from the client for a request that the member runs;
             ``"events"``, events of a stream that the member carries; ``"taken"``, a stream that another member carries
             now; ``"changed"``, a change of the fields of a session of which the member carries the stream 0;
-            ``"ended"``, the end of a session of which the member has an open stream or carries one.
+            ``"ended"``, the end of a session of which the member has an open stream or carries a stream.
         session: The key of the session.
         stream: The number of the stream; 0 where there is none.
         event: The number of the stream's newest event, for ``"events"``.
@@ -106,8 +109,11 @@ class SessionStore(EventStore, abc.ABC):
     another member has taken it over.
 
     A session that has expired and has no open stream does not exist for any method, although the store may delete it
-    later. A letter that could be merged with a waiting one about the same thing need not be added: one ``"events"``
-    letter for each stream, one ``"changed"`` letter for each session.
+    later, and puts no letter into a mailbox then: a member that carries a stream of a session keeps it alive with
+    `change`. Only `after`, `forget`, and `append` without a token know events and no sessions.
+
+    A letter replaces a waiting one of the same kind about the same stream; a ``"message"`` replaces none. After each
+    transaction that has put letters into mailboxes, the store wakes the topic `LETTERS`.
     """
 
     # --- members -------------------------------------------------------------------------------------------------
@@ -140,7 +146,8 @@ class SessionStore(EventStore, abc.ABC):
     async def take_over(self, *, lease: float, most: int) -> Sequence[Member]:
         """Take over members whose lease was lost; each keeps its number, and gets a new token and an empty mailbox.
 
-        The caller ends their open streams, each with an `append`, and then lets them `leave`.
+        The caller ends their open streams, each with an `append`, and then lets them `leave`. A member whose own lease
+        was lost may take over itself; its old token is stale then.
 
         Args:
             lease: The duration of each new lease, in seconds.
@@ -149,7 +156,7 @@ class SessionStore(EventStore, abc.ABC):
 
     @abc.abstractmethod
     async def open_streams(self, token: str, most: int) -> Sequence[OpenStream]:
-        """Return up to ``most`` streams that a member has open.
+        """Return up to ``most`` streams that a member has open, in any order.
 
         Raises:
             StaleWriter: If the token is stale.
@@ -159,7 +166,8 @@ class SessionStore(EventStore, abc.ABC):
     async def leave(self, token: str) -> None:
         """Remove a member, its mailbox, its open streams, and the note that it carries streams.
 
-        It has no effect if the token is stale.
+        A member that ends its streams before loses nothing. Another member that carries one of those that are left gets
+        an ``"events"`` letter that says that the stream has ended. There is no effect if the token is stale.
         """
 
     # --- sessions ------------------------------------------------------------------------------------------------
@@ -172,7 +180,7 @@ class SessionStore(EventStore, abc.ABC):
             session: The session; its ``version`` is ignored.
             limit: The maximum number of sessions in the store.
             unless: If the store holds ``limit`` sessions, one without a field of this name and without an open stream
-                is deleted, the one that expires first; empty for none.
+                is deleted as by `end`, the one that expires first; empty for none.
 
         Raises:
             StoreFull: If the store holds ``limit`` sessions, and none of them may be deleted.
@@ -183,7 +191,7 @@ class SessionStore(EventStore, abc.ABC):
     async def session(self, key: str, *, known: int = 0) -> StoredSession | None:
         """Return a session; None if there is none with this key.
 
-        If ``known`` is its version, ``declaration`` and ``fields`` are left empty.
+        If ``known`` is its version, ``declaration`` and ``fields`` are left empty. Versions start at 1.
         """
 
     @abc.abstractmethod
@@ -192,8 +200,8 @@ class SessionStore(EventStore, abc.ABC):
     ) -> int | None:
         """Change a session, and return its version; None if there is no session with this key.
 
-        The version grows only if ``fields`` are given. Then the member that carries the stream 0 gets a ``"changed"``
-        letter, unless it is the caller itself.
+        The version grows only if ``fields`` are given, and not empty. Then the member that carries the stream 0 gets a
+        ``"changed"`` letter, unless it is the caller itself.
 
         Args:
             key: The key of the session.
@@ -207,7 +215,7 @@ class SessionStore(EventStore, abc.ABC):
 
     @abc.abstractmethod
     async def end(self, key: str) -> None:
-        """Delete a session and everything that belongs to it; do nothing if there is none.
+        """Delete a session and everything that belongs to it, its events, too; do nothing if there is none.
 
         Each member that has one of its streams open, or carries one, gets an ``"ended"`` letter.
         """
@@ -218,10 +226,13 @@ class SessionStore(EventStore, abc.ABC):
     async def open(self, key: str, token: str, stream: int, requests: Collection[str]) -> bool:
         """Note that a member runs requests whose responses it will send on a stream.
 
+        The member carries the stream, unless it was open already; then whoever carries it still does.
+
         Args:
             key: The key of the session.
             token: The token of the member.
-            stream: The number of the stream, which is not 0; a stream that is open already gets these requests instead.
+            stream: The number of the stream, which is not 0; a stream that is open already gets this member and these
+                requests instead.
             requests: The ids of the requests, as JSON.
 
         Returns:
@@ -244,16 +255,18 @@ class SessionStore(EventStore, abc.ABC):
         """Store all the events, or none, and return their numbers. An event that is already stored stays as it is.
 
         With a token, the member that carries a stream of the events, or an ended one, gets an ``"events"`` letter,
-        unless it is the caller itself. If the session does not exist (it has ended), nothing is stored, and the numbers
-        are those that were given.
+        unless it is the caller itself; and if the session does not exist (it has ended), nothing is stored, and the
+        numbers are those that were given. Without a token, the events are stored in any case, nobody gets a letter,
+        and ``ended`` and ``expires`` have no effect.
 
         Args:
             session: The key of the session.
             events: The events. An event with the number 0 gets the number after that of the newest event in its stream,
-                or 1 if the stream is empty.
+                or 1 if the stream is empty. In stream 0 and in open streams no number is given twice, even if the
+                events before it are no longer stored.
             token: The token of the member that writes; None for a caller without members, such as an application that
                 uses the store as a mere `EventStore`.
-            ended: The numbers of streams that are no longer open after this.
+            ended: The numbers of streams that are no longer open after this, and carried by nobody.
             expires: When the session expires; it never becomes earlier.
 
         Raises:
@@ -264,11 +277,15 @@ class SessionStore(EventStore, abc.ABC):
     async def carry(self, key: str, token: str, stream: int) -> tuple[int, bool] | None:
         """Note that a member carries a stream from now on; one that carried it before gets a ``"taken"`` letter.
 
-        The member that has the stream open carries it until another one does.
+        The ``"events"`` and ``"taken"`` letters about this stream that wait in the caller's mailbox are deleted. But a
+        call of `letters` at the same time may still return them: let one call wait for the other. For stream 0, read
+        the session after this, as its changes before this gave the caller no letter.
+
+        A stream that is not open has all its events: nobody carries it, and nothing is noted.
 
         Returns:
-            The number of the newest stored event of the stream, 0 for none; and whether the stream is open, which
-            stream 0 always is. None if there is no session with this key.
+            The number of the newest event of the stream, 0 for none, even if it is no longer stored and the stream is
+            open; and whether the stream is open, which stream 0 always is. None if there is no session with this key.
 
         Raises:
             StaleWriter: If the token is stale.
@@ -287,12 +304,13 @@ class SessionStore(EventStore, abc.ABC):
         Args:
             key: The key of the session.
             data: The message.
-            member: The number of the member; or
-            request: the id of a request, as JSON: each member that runs a request with this id gets the message.
+            member: The number of the member that gets the message.
+            request: Without a member: the id of a request, as JSON. Each member that runs a request of this session
+                with this id gets the message, once.
             limit: How many bytes the messages in a mailbox may have; a single message may be larger.
 
         Returns:
-            Whether there is such a member, or such a request. If not, nothing is sent.
+            Whether there is such a session, and such a member or such a request. If not, nothing is sent.
 
         Raises:
             StoreFull: If a mailbox would exceed the limit. Nothing is sent then.
