@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from trio_mcp.stores.key_ring import KeyRing as KeyRing
     from trio_mcp.stores.listeners import TopicListener as TopicListener, TopicListeners as TopicListeners
     from trio_mcp.stores.memory_stores import MemoryStores as MemoryStores
+    from trio_mcp.stores.session_store import (
+        Letter as Letter,
+        Member as Member,
+        OpenStream as OpenStream,
+        SessionStore as SessionStore,
+        StoredSession as StoredSession,
+    )
     from trio_mcp.stores.sqlite_stores import SqliteStores as SqliteStores
     from trio_mcp.stores.user_states import UserStateOptions as UserStateOptions
 else:

@@ -15,8 +15,8 @@ import attrs
 import trio
 
 if TYPE_CHECKING:
-    from trio_mcp.stores.event_store import StoredEvent
     from trio_mcp.stores.listeners import TopicListener
+    from trio_mcp.stores.session_store import SessionStore
 
 __all__ = [
     "LEASE",
@@ -210,6 +210,11 @@ class Stores(abc.ABC):
 
     @abc.abstractmethod
     async def __aexit__(self, *exc: object) -> None: ...
+
+    @property
+    @abc.abstractmethod
+    def sessions(self) -> SessionStore:
+        """The sessions of the legacy era over HTTP, with their events, and the processes that serve them."""
 
     @abc.abstractmethod
     async def own(self, server: str) -> None:
@@ -429,34 +434,3 @@ class Stores(abc.ABC):
         Returns:
             Whether it is new; False if it is remembered already, for as long as was said then.
         """
-
-    # --- the messages of sessions over HTTP, in the legacy era ---------------------------------------------------
-
-    @abc.abstractmethod
-    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
-        """Store all the events, or none, and return their numbers. An event that is already stored stays as it is.
-
-        Sessions have no leases yet, so every token is stale.
-
-        Args:
-            session: A digest of the session's id.
-            events: The events. An event of stream 0 with the number 0 gets the number after that of the newest event
-                in the stream, or 1 if the stream is empty.
-            token: The token of the lease under which the caller writes; None for a caller that needs no lease.
-
-        Raises:
-            StaleWriter: If ``token`` is given and is not that of the session's lease.
-        """
-
-    @abc.abstractmethod
-    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
-        """Return the events of a stream after the event ``number``, in order: all later events, or at least the first.
-
-        Raises:
-            EventsLost: If the next event is no longer stored; also if neither a later event nor the event ``number`` is
-                stored, because nothing is known about the stream then.
-        """
-
-    @abc.abstractmethod
-    async def forget(self, session: str) -> None:
-        """Delete the events of a session that has ended: no client will ask for them any more."""

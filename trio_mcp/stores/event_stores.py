@@ -167,8 +167,17 @@ class MemoryEventStore(EventStore):
         start = number + 1 - kept[0].number  # numbers have no gaps
         return [kept[index] for index in range(start, min(len(kept), start + PAGE))]
 
+    def newest(self, session: str, stream: int) -> int:
+        """Return the number of the newest event of a stream that is stored; 0 for none."""
+        kept = self._streams.get(session, {}).get(stream)
+        return kept[-1].number if kept else 0
+
     async def forget(self, session: str) -> None:
         await trio.lowlevel.checkpoint()
+        self.delete(session)
+
+    def delete(self, session: str) -> None:
+        """Do what `forget` does."""
         for stream, kept in self._streams.pop(session, {}).items():
             for event in kept:
                 del self._order[session, stream, event.number]

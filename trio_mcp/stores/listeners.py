@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator
 import attrs
 import trio
 
-__all__ = ["TopicListener", "TopicListeners"]
+__all__ = ["MOMENT", "TopicListener", "TopicListeners"]
+
+MOMENT = 0.001
+"""Seconds after the end of a lease at which it has certainly expired, however times are rounded (arbitrary)."""
 
 
 @attrs.define(eq=False)

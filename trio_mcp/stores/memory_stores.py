@@ -15,17 +15,13 @@ import trio
 
 from trio_mcp._checks import check_hook
 from trio_mcp.stores.contract import LOOK, Changed, Claim, JournalEntry, StateEntry, StatePut, StoredTask, Stores
-from trio_mcp.stores.event_store import StoredEvent
 from trio_mcp.stores.event_stores import MemoryEventStore
-from trio_mcp.stores.listeners import TopicListener, TopicListeners
+from trio_mcp.stores.listeners import MOMENT, TopicListener, TopicListeners
 from trio_mcp.stores.memory_parts import MemoryChanges, MemoryCounters, MemoryStates
-from trio_mcp.stores.refusals import other_server, stale_session, stale_writer, store_full, task_exists
+from trio_mcp.stores.memory_sessions import MemorySessions
+from trio_mcp.stores.refusals import other_server, stale_writer, store_full, task_exists
 
 __all__ = ["MemoryStores"]
-
-
-MOMENT = 0.001
-"""Seconds after the end of a lease at which it has certainly expired, however times are rounded (arbitrary)."""
 
 
 @attrs.define(eq=False)
@@ -74,11 +70,12 @@ class MemoryStores(Stores):
     ) -> None:
         check_hook("clock", clock, sync=True)
         check_hook("now", now, sync=True)
-        self._events = MemoryEventStore(max_events=max_events, max_bytes=max_bytes, max_age=max_age, clock=clock)
+        events = MemoryEventStore(max_events=max_events, max_bytes=max_bytes, max_age=max_age, clock=clock)
         self._clock = clock
         self._now = now
         self._server: str | None = None
         self._listeners = TopicListeners()
+        self._sessions = MemorySessions(events, self._listeners, clock, now)
         self._changes = MemoryChanges(now)
         self._states = MemoryStates(now)
         self._counters = MemoryCounters(clock, now)
@@ -95,6 +92,10 @@ class MemoryStores(Stores):
     async def __aexit__(self, *exc: object) -> None:
         with trio.CancelScope(shield=exc[0] is not None):  # a Cancelled must not replace the block's exception
             await trio.lowlevel.checkpoint()
+
+    @property
+    def sessions(self) -> MemorySessions:
+        return self._sessions
 
     async def own(self, server: str) -> None:
         await trio.lowlevel.checkpoint()
@@ -249,26 +250,13 @@ class MemoryStores(Stores):
         await trio.lowlevel.checkpoint()
         return self._counters.remember(key, seconds)
 
-    # --- events --------------------------------------------------------------------------------------------------
-
-    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
-        await trio.lowlevel.checkpoint()
-        if token is not None:
-            raise stale_session(session)
-        return self._events.insert(session, events)
-
-    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
-        return await self._events.after(session, stream, number)
-
-    async def forget(self, session: str) -> None:
-        await self._events.forget(session)
-
     # --- inside --------------------------------------------------------------------------------------------------
 
     def _until_lost(self) -> float:
-        """Return the seconds until the next lease expires, when a server has to look for lost tasks."""
+        """Return the seconds until the next lease expires, when a server has to look for lost tasks and members."""
         now = self._clock()
-        leases = (each.until for key in self._working if (each := self._tasks[key]).task.token)
+        leases = [each.until for key in self._working if (each := self._tasks[key]).task.token]
+        leases += self._sessions.leases()
         return min((until - now for until in leases if until > now), default=math.inf) + MOMENT
 
     def _held(self, key: str) -> _Held | None:

@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from trio_mcp.stores.contract import StaleWriter, StoreError, StoreFull
 
-__all__ = ["not_open", "other_server", "stale_session", "stale_writer", "store_full", "task_exists"]
+__all__ = [
+    "mailbox_full",
+    "not_open",
+    "other_server",
+    "session_exists",
+    "sessions_full",
+    "stale_member",
+    "stale_writer",
+    "store_full",
+    "task_exists",
+]
+
+
+def mailbox_full(number: int, limit: int) -> StoreFull:
+    """Return the error for a message that a mailbox has no room for."""
+    return StoreFull(
+        f"the messages that wait for the process {number} have reached the limit of {limit} bytes: try again when it"
+        " has read them"
+    )
 
 
 def not_open(what: str) -> StoreError:
@@ -20,9 +38,22 @@ def other_server(what: str, owner: str, server: str) -> StoreError:
     )
 
 
-def stale_session(session: str) -> StaleWriter:
-    """Return the error for a write to a session with a stale token."""
-    return StaleWriter(f"this process no longer holds the lease of the session {session}: stop serving it here")
+def session_exists(key: str) -> ValueError:
+    """Return the error for a new session whose key is taken."""
+    return ValueError(f"a session with the key {key!r} exists already: give each session a different key")
+
+
+def sessions_full(limit: int) -> StoreFull:
+    """Return the error for a new session beyond the limit."""
+    return StoreFull(f"the store already holds {limit} sessions, the limit: wait until some expire, or raise the limit")
+
+
+def stale_member() -> StaleWriter:
+    """Return the error for the use of a stale token of a member."""
+    return StaleWriter(
+        "this process no longer holds its lease as a member, and others have ended what it ran: give up all requests,"
+        " and join again"
+    )
 
 
 def stale_writer(key: str) -> StaleWriter:

@@ -2,10 +2,10 @@
 
 2025-11-25 `basic/transports`, Session Management, and Resumability and Redelivery.
 
-A process that serves sessions is a *member*: it has a lease, and a mailbox in which the other members leave letters. The
-member that runs a request writes the stream on which the response is sent. Any member may carry a stream to the client,
-as the client may come back to another process; the store remembers which one does, and sends it a letter for each
-event that another member appends. Stream 0 is for messages that belong to no request; every member may write it.
+A process that serves sessions is a *member*: it has a lease, and a mailbox in which the other members leave letters.
+The member that runs a request writes the stream on which the response is sent. Any member may carry a stream to the
+client, as the client may come back to another process; the store remembers which one does, and sends it a letter for
+each event that another member appends. Stream 0 is for messages that belong to no request; every member may write it.
 """
 
 from __future__ import annotations
@@ -293,7 +293,10 @@ class SessionStore(EventStore, abc.ABC):
 
     @abc.abstractmethod
     async def drop(self, key: str, token: str, stream: int) -> None:
-        """Note that a member no longer carries a stream; do nothing if another one carries it, or the token is stale."""
+        """Note that a member no longer carries a stream.
+
+        There is no effect if another member carries it, or if the token is stale.
+        """
 
     @abc.abstractmethod
     async def send(

@@ -75,8 +75,8 @@ def read_event_id(text: str) -> tuple[int, int] | None:
 
 def event_store(run: HostedRun, options: HttpOptions) -> EventStore | None:
     """Return what keeps the messages of an endpoint's sessions: its event store, or the server's own stores."""
-    own = options.settings["event_store"]
-    return run.served.stores if own is None and not options.settings["stateless"] else own
+    own, stores = options.settings["event_store"], run.served.stores
+    return stores.sessions if own is None and stores is not None and not options.settings["stateless"] else own
 
 
 class HttpSession:
