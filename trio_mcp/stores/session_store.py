@@ -266,7 +266,7 @@ class SessionStore(EventStore, abc.ABC):
                 events before it are no longer stored.
             token: The token of the member that writes; None for a caller without members, such as an application that
                 uses the store as a mere `EventStore`.
-            ended: The numbers of streams that are no longer open after this, and carried by nobody.
+            ended: The numbers of streams, none of them 0, that are no longer open after this, and carried by nobody.
             expires: When the session expires; it never becomes earlier.
 
         Raises:

@@ -21,7 +21,7 @@ import trio
 
 from trio_mcp._checks import check_choice, check_count, check_hook, check_seconds
 from trio_mcp._platform import FILES_HAVE_OWNERS, boot_id, network_file_system
-from trio_mcp.stores import shared_tables, tables
+from trio_mcp.stores import session_tables, shared_tables, tables
 from trio_mcp.stores.bell import Bell
 from trio_mcp.stores.contract import (
     LOOK,
@@ -36,11 +36,10 @@ from trio_mcp.stores.contract import (
     Stores,
 )
 from trio_mcp.stores.database import Database
-from trio_mcp.stores.event_store import StoredEvent
-from trio_mcp.stores.event_stores import delete_events, insert_events, lost, select_events
 from trio_mcp.stores.listeners import TopicListener, TopicListeners
-from trio_mcp.stores.refusals import not_open, stale_session
+from trio_mcp.stores.refusals import not_open
 from trio_mcp.stores.sqlite_file import LockedFile
+from trio_mcp.stores.sqlite_sessions import SqliteSessions
 from trio_mcp.stores.times import Moment
 
 __all__ = ["REASONS", "SqliteStores", "check_closed"]
@@ -117,8 +116,7 @@ class SqliteStores(Stores):
         check_seconds("max_age", max_age)
         check_hook("clock", clock, sync=True)
         check_hook("now", now, sync=True)
-        self._insert = partial(insert_events, max_age=max_age, max_events=max_events)
-        self._max_age = max_age
+        self._sessions = SqliteSessions(self._read, self._write, self.wake, max_events=max_events, max_age=max_age)
         self._clock = clock
         self._now = now
         self._boot = boot_id()
@@ -149,6 +147,10 @@ class SqliteStores(Stores):
             await self._leave()
         with trio.CancelScope(shield=exc[0] is not None):  # a Cancelled must not replace the block's exception
             await trio.lowlevel.checkpoint()
+
+    @property
+    def sessions(self) -> SqliteSessions:
+        return self._sessions
 
     async def own(self, server: str) -> None:
         await self._write(lambda each, _: tables.own(each, server, self._path))
@@ -238,24 +240,6 @@ class SqliteStores(Stores):
     async def remember(self, key: str, *, seconds: float) -> bool:
         return await self._write(lambda each, moment: shared_tables.remember(each, key, seconds, moment))
 
-    # --- events --------------------------------------------------------------------------------------------------
-
-    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
-        if token is not None:
-            raise stale_session(session)
-        return await self._write(lambda each, moment: self._insert(each, session, events, moment.now))
-
-    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
-        found = await self._read(
-            lambda each, moment: select_events(each, session, stream, number, moment.now - self._max_age)
-        )
-        if found is None:
-            raise lost(stream, number)
-        return found
-
-    async def forget(self, session: str) -> None:
-        await self._write(lambda each, _: delete_events(each, session))
-
     # --- inside --------------------------------------------------------------------------------------------------
 
     def _moment(self) -> Moment:
@@ -286,6 +270,7 @@ class SqliteStores(Stores):
             self._check_place()
             done = work(connection, moment)
             tables.sweep(connection, moment)
+            session_tables.sweep(connection, moment)
             return done
 
         with self._clear_errors():
@@ -326,6 +311,7 @@ class SqliteStores(Stores):
     def _open(self, moment: Moment, connection: sqlite3.Connection) -> TopicListeners:
         tables.lay_out(connection, self._path)
         tables.adopt(connection, moment)
+        session_tables.adopt(connection, moment)
         shared_tables.drop_buckets(connection, moment)
         self._place = self._found()
         with _LOCK:

@@ -14,6 +14,7 @@ import attrs
 from trio_mcp.stores.contract import Claim, JournalEntry, StoredTask, StoreError
 from trio_mcp.stores.event_stores import SCHEMA as EVENTS
 from trio_mcp.stores.refusals import other_server, stale_writer, store_full, task_exists
+from trio_mcp.stores.session_tables import SCHEMA as SESSIONS
 from trio_mcp.stores.shared_tables import SCHEMA as SHARED
 from trio_mcp.stores.times import SLICE, Moment
 
@@ -37,7 +38,7 @@ __all__ = [
 APPLICATION = 0x54726D53
 """SQLite's id of the application: "TrmS"."""
 
-LAYOUT = 2
+LAYOUT = 3
 """The version of the tables below. A file with a different version is refused."""
 
 # The index `ready` has only tasks that are ready, and `leased` only tasks with a lease, so that a poll reads nothing
@@ -79,6 +80,7 @@ CREATE TABLE held (tasks INTEGER NOT NULL, server TEXT);
 INSERT INTO held VALUES (0, NULL);
 {EVENTS}
 {SHARED}
+{SESSIONS}
 """
 
 # One statement reads one state of the file, which another process may be laying out.
