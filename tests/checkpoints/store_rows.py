@@ -93,16 +93,16 @@ WAYS: dict[str, dict[str, Callable[[Stores, StoredTask], Awaitable[Any]]]] = {
         "a known key": lambda stores, _: stores.remember("key", seconds=LONG),
     },
     "append": {
-        "nothing": lambda stores, _: stores.append("session", []),
-        "an event": lambda stores, _: stores.append("session", [StoredEvent(1, 3, b"")]),
+        "nothing": lambda stores, _: stores.sessions.append("session", []),
+        "an event": lambda stores, _: stores.sessions.append("session", [StoredEvent(1, 3, b"")]),
     },
     "after": {
-        "some": lambda stores, _: stores.after("session", 1, 0),
-        "none": lambda stores, _: stores.after("session", 1, 2),
+        "some": lambda stores, _: stores.sessions.after("session", 1, 0),
+        "none": lambda stores, _: stores.sessions.after("session", 1, 2),
     },
     "forget": {
-        "an unknown session": lambda stores, _: stores.forget("unknown"),
-        "a known session": lambda stores, _: stores.forget("session"),
+        "an unknown session": lambda stores, _: stores.sessions.forget("unknown"),
+        "a known session": lambda stores, _: stores.sessions.forget("session"),
     },
 }
 """What is called with stores that have a task that is held, one that is ready, and two events of a session."""
@@ -115,8 +115,8 @@ EFFECTS: dict[str, Callable[[Stores, int], Awaitable[object]]] = {
     "announce": lambda stores, _: stores.announce(["topic"]),
     "put_state": lambda stores, number: stores.put_state(f"put {number}", "cart", b"", tag=None, expires=None),
     "forget_states": lambda stores, number: stores.forget_states(f"user {number}"),
-    "append": lambda stores, number: stores.append("new", [StoredEvent(1, number, b"")]),
-    "forget": lambda stores, number: stores.forget(f"session {number}"),
+    "append": lambda stores, number: stores.sessions.append("new", [StoredEvent(1, number, b"")]),
+    "forget": lambda stores, number: stores.sessions.forget(f"session {number}"),
 }
 """The calls that count for what `count` shows, once each."""
 
@@ -143,7 +143,7 @@ async def count(stores: Stores) -> int:
 
 async def events(stores: Stores, session: str) -> list[StoredEvent]:
     try:
-        return [*await stores.after(session, 1, 0)]
+        return [*await stores.sessions.after(session, 1, 0)]
     except EventsLost:
         return []
 
@@ -155,7 +155,7 @@ def of_stores(kind: Any, opened: Callable[[], contextlib.AbstractAsyncContextMan
             async with opened() as stores:
                 held = await stores.add_task(task("held", tool="other"), lease=LONG)
                 await stores.add_task(task("ready"))
-                await stores.append("session", [StoredEvent(1, 1, b""), StoredEvent(1, 2, b"")])
+                await stores.sessions.append("session", [StoredEvent(1, 1, b""), StoredEvent(1, 2, b"")])
                 await stores.put_state("bob", "cart", b"", tag=None, expires=None)
                 for way in WAYS[name].values():
                     await check(way(stores, held))
@@ -167,7 +167,7 @@ def of_stores(kind: Any, opened: Callable[[], contextlib.AbstractAsyncContextMan
                 HELD[stores] = await stores.add_task(task("held"), lease=LONG)
                 for number in range(1, MOST):
                     await stores.add_task(task(f"ready {number}", tool="many"))
-                    await stores.append(f"session {number}", [StoredEvent(1, 1, b"")])
+                    await stores.sessions.append(f"session {number}", [StoredEvent(1, 1, b"")])
                     await stores.put_state(f"user {number}", "cart", b"", tag=None, expires=None)
                 await all_or_nothing(partial(EFFECTS[name], stores), lambda: count(stores))
 

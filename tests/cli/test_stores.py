@@ -13,7 +13,7 @@ import trio
 from trio_mcp import StoredEvent
 from trio_mcp.cli import main
 from trio_mcp.cli.exits import FAILED, OK, USAGE
-from trio_mcp.stores import SqliteStores, StoredTask, inspection
+from trio_mcp.stores import SqliteStores, StoredSession, StoredTask, inspection
 
 
 @pytest.fixture
@@ -31,7 +31,10 @@ def place(tmp_path: Path) -> Path:
             await stores.announce(["tools", "prompts"])
             await stores.take("bucket", rate=0.01, burst=1)
             await stores.remember("key", seconds=60)
-            await stores.append("session", [StoredEvent(1, 1, b"x")])
+            member = await stores.sessions.join(lease=60)
+            await stores.sessions.add(StoredSession("session", b"", {}, now + 60), limit=10)
+            await stores.sessions.open("session", member.token, 1, ["1"])
+            await stores.sessions.append("session", [StoredEvent(1, 1, b"x")], member.token)
 
     trio.run(fill)
     return path
@@ -40,11 +43,11 @@ def place(tmp_path: Path) -> Path:
 def test_a_file_that_is_fit(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stores", str(place)]) == OK
     said = capsys.readouterr().out
-    assert said.splitlines()[0] == f"{place} is fit for use (layout 2)"
+    assert said.splitlines()[0] == f"{place} is fit for use (layout 3)"
     for line in (
         "server:   desk",
         "tasks:    1 working (1 held by a process); 5 bytes of journals",
-        "sessions: 1 events",
+        "sessions: 1, 1 open streams, 1 members, 1 events",
         "users:    1 states",
         "changes:  2 topics in the last hour",
         "counters: 1 token buckets, 1 remembered keys",

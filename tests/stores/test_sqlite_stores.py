@@ -98,7 +98,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "damaged": (damaged, "is damaged: restore it"),
     "another version": (
         newer,
-        r"created by another version of trio_mcp \(its layout is 99, and this version needs 2\)",
+        r"created by another version of trio_mcp \(its layout is 99, and this version needs 3\)",
     ),
     "another program": (foreign, "is a database of another program: "),
     "open to all": (open_to_all, r"is open to all users of this machine \(mode 0604\), .* run chmod 600 "),
@@ -275,7 +275,7 @@ async def test_stores_outside_of_their_block_say_so(path: Path) -> None:
         for use in (
             lambda: stores.task("a"),
             lambda: stores.add_task(task("a")),
-            lambda: stores.append("a", [StoredEvent(1, 1, b"")]),
+            lambda: stores.sessions.append("a", [StoredEvent(1, 1, b"")]),
         ):
             with pytest.raises(StoreError, match=r"stores\.db is not open: use it inside `async with stores:`"):
                 await use()
@@ -626,9 +626,9 @@ async def test_an_event_store_and_stores_may_share_a_file(path: Path) -> None:
     """Their table of events is the same."""
     async with SqliteStores(path) as stores, SqliteEventStore(path) as store:
         await store.append("a", [StoredEvent(1, 1, b"x")])
-        await stores.append("a", [StoredEvent(1, 2, b"y")])
-        assert await store.after("a", 1, 0) == await stores.after("a", 1, 0)
-        assert attrs.astuple((await stores.after("a", 1, 1))[0]) == (1, 2, b"y")
+        await stores.sessions.append("a", [StoredEvent(1, 2, b"y")])
+        assert await store.after("a", 1, 0) == await stores.sessions.after("a", 1, 0)
+        assert attrs.astuple((await stores.sessions.after("a", 1, 1))[0]) == (1, 2, b"y")
 
 
 async def test_the_file_of_an_event_store_is_not_taken_over(path: Path) -> None:

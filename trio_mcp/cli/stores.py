@@ -39,7 +39,8 @@ def _lines(place: str, found: Inspection) -> list[str]:
         f"{clean_line(place)} is fit for use (layout {found.layout})",
         f"server:   {clean_line(found.server) if found.server is not None else 'none yet'}",
         f"tasks:    {tasks}{held}; {_size(found.journal)} of journals",
-        f"sessions: {counts['events']} events",
+        f"sessions: {counts['sessions']}, {counts['streams']} open streams, {counts['members']} members,"
+        f" {counts['events']} events",
         f"users:    {counts['states']} states",
         f"changes:  {counts['topics']} topics in the last hour",
         f"counters: {counts['buckets']} token buckets, {counts['remembered']} remembered keys",

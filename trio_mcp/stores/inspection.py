@@ -24,6 +24,9 @@ PATIENCE: Final = 5.0
 """Seconds to wait for the lock: as long as `SqliteStores` waits by default."""
 
 COUNTS: Final = {
+    "sessions": "SELECT sessions FROM serving",
+    "streams": "SELECT count(*) FROM streams WHERE member != 0",
+    "members": "SELECT count(*) FROM members",
     "events": "SELECT count(*) FROM events",
     "states": "SELECT count(*) FROM states",
     "topics": "SELECT count(*) FROM topics",
@@ -42,8 +45,8 @@ class Inspection:
         tasks: How many tasks there are, by status.
         running: How many of them a process holds.
         journal: Bytes of the journals of the tasks.
-        counts: How many events of sessions, states of users, topics that have changed, token buckets, and remembered
-            keys there are.
+        counts: How many sessions, open streams, processes that serve sessions, events of sessions, states of users,
+            topics that have changed, token buckets, and remembered keys there are.
         size: Bytes of the file.
         log: Bytes of the write-ahead log beside it.
         longest_wait: The longest of several waits for the lock for writing, in seconds: as long as the longest

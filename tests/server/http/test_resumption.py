@@ -342,7 +342,7 @@ async def test_a_file_outlives_the_server_and_its_sessions_do_not(
 
 async def test_stores_in_memory_are_an_event_store() -> None:
     """The stores of tasks keep the messages of sessions, too."""
-    async with session(HttpOptions(event_store=MemoryStores(), retry=2.5)) as (_, raw):
+    async with session(HttpOptions(event_store=MemoryStores().sessions, retry=2.5)) as (_, raw):
         async with raw.call("count", {"to": 2}) as r:
             await r.aread()
         async with raw.listen("1-1") as r:

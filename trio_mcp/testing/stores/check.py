@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp._checks import check_seconds
 from trio_mcp.stores.contract import Stores
-from trio_mcp.testing.stores import events, leases, sharing, tasks
+from trio_mcp.testing.stores import events, leases, members, sessions, sharing, tasks
 from trio_mcp.testing.stores.rule import PairOfStores, StoreFault, StoreRule
 
 __all__ = ["STORE_RULES", "StoresBroken", "StoresReport", "check_stores"]
@@ -21,7 +21,7 @@ StoresFactory: TypeAlias = Callable[[], AbstractAsyncContextManager[tuple[Stores
 # The rules are collected and not listed, so that a new one can't be left out by mistake.
 STORE_RULES: Final = {
     each.name: each
-    for subject in (tasks, leases, sharing, events)
+    for subject in (tasks, leases, sharing, events, members, sessions)
     for each in vars(subject).values()
     if isinstance(each, StoreRule)
 }

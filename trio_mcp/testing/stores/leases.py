@@ -138,8 +138,8 @@ async def cancelled_calls_have_no_effect(pair: PairOfStores) -> None:
         lambda: store.journal("held"),
         lambda: store.versions(["held"]),
         lambda: store.own("other"),
-        lambda: store.after("session", 1, 0),
-        lambda: store.forget("session"),
+        lambda: store.sessions.after("session", 1, 0),
+        lambda: store.sessions.forget("session"),
         lambda: store.announce(["topic"]),
         lambda: store.changed(0),
         lambda: store.put_state("ann", "cart", b"1", tag=None, expires=None),
@@ -166,4 +166,4 @@ async def cancelled_calls_have_no_effect(pair: PairOfStores) -> None:
     with trio.testing.assert_checkpoints():
         await store.versions([])
     with trio.testing.assert_checkpoints():
-        await store.append("session", [])
+        await store.sessions.append("session", [])
