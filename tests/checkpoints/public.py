@@ -17,13 +17,15 @@ from typing import Any
 
 from tests.public_names import ROOT
 from trio_mcp.session.client import ClientSession
+from trio_mcp.stores.memory_sessions import MemorySessions
+from trio_mcp.stores.sqlite_sessions import SqliteSessions
 
 FOR_USERS = tuple(
     f"trio_mcp{name}"
     for name in ("", ".auth", ".extensions", ".low_level", ".middleware", ".otel", ".stores", ".testing")
 )
-HANDED_OUT = (ClientSession,)
-"""What `Client.session` returns. (What `Server.asgi_app` returns is called by ASGI servers only.)"""
+HANDED_OUT = (ClientSession, MemorySessions, SqliteSessions)
+"""What `Client.session` and `Stores.sessions` return. (ASGI servers alone call what `Server.asgi_app` returns.)"""
 
 SPECIAL = ("__aenter__", "__aexit__", "__anext__", "__call__")
 GIVES = re.compile(r"(?:\w+\.)?(Awaitable|Coroutine|InputRequest|AbstractAsyncContextManager|AsyncIterator)\b")

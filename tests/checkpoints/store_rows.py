@@ -14,7 +14,6 @@ import attrs
 
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.peer import settle
-from trio_mcp import EventsLost, StoredEvent
 from trio_mcp.stores import MemoryStores, SqliteStores, StoredTask, Stores, TopicListener, TopicListeners
 from trio_mcp.testing import check_stores
 
@@ -92,20 +91,8 @@ WAYS: dict[str, dict[str, Callable[[Stores, StoredTask], Awaitable[Any]]]] = {
         "a new key": lambda stores, _: stores.remember("key", seconds=LONG),
         "a known key": lambda stores, _: stores.remember("key", seconds=LONG),
     },
-    "append": {
-        "nothing": lambda stores, _: stores.sessions.append("session", []),
-        "an event": lambda stores, _: stores.sessions.append("session", [StoredEvent(1, 3, b"")]),
-    },
-    "after": {
-        "some": lambda stores, _: stores.sessions.after("session", 1, 0),
-        "none": lambda stores, _: stores.sessions.after("session", 1, 2),
-    },
-    "forget": {
-        "an unknown session": lambda stores, _: stores.sessions.forget("unknown"),
-        "a known session": lambda stores, _: stores.sessions.forget("session"),
-    },
 }
-"""What is called with stores that have a task that is held, one that is ready, and two events of a session."""
+"""What is called with stores that have a task that is held, and one that is ready."""
 
 EFFECTS: dict[str, Callable[[Stores, int], Awaitable[object]]] = {
     "add_task": lambda stores, number: stores.add_task(task(f"added {number}")),
@@ -115,8 +102,6 @@ EFFECTS: dict[str, Callable[[Stores, int], Awaitable[object]]] = {
     "announce": lambda stores, _: stores.announce(["topic"]),
     "put_state": lambda stores, number: stores.put_state(f"put {number}", "cart", b"", tag=None, expires=None),
     "forget_states": lambda stores, number: stores.forget_states(f"user {number}"),
-    "append": lambda stores, number: stores.sessions.append("new", [StoredEvent(1, number, b"")]),
-    "forget": lambda stores, number: stores.sessions.forget(f"session {number}"),
 }
 """The calls that count for what `count` shows, once each."""
 
@@ -135,17 +120,9 @@ async def count(stores: Stores) -> int:
     total += len(await stores.journal("held"))
     total += (await stores.changed(0)).newest
     for number in range(1, MOST):
-        total += not await events(stores, f"session {number}")
         total += await stores.state(f"put {number}", "cart") is not None
         total += await stores.state(f"user {number}", "cart") is None
-    return total + len(await events(stores, "new"))
-
-
-async def events(stores: Stores, session: str) -> list[StoredEvent]:
-    try:
-        return [*await stores.sessions.after(session, 1, 0)]
-    except EventsLost:
-        return []
+    return total
 
 
 def of_stores(kind: Any, opened: Callable[[], contextlib.AbstractAsyncContextManager[Stores]]) -> None:
@@ -155,7 +132,6 @@ def of_stores(kind: Any, opened: Callable[[], contextlib.AbstractAsyncContextMan
             async with opened() as stores:
                 held = await stores.add_task(task("held", tool="other"), lease=LONG)
                 await stores.add_task(task("ready"))
-                await stores.sessions.append("session", [StoredEvent(1, 1, b""), StoredEvent(1, 2, b"")])
                 await stores.put_state("bob", "cart", b"", tag=None, expires=None)
                 for way in WAYS[name].values():
                     await check(way(stores, held))
@@ -167,7 +143,6 @@ def of_stores(kind: Any, opened: Callable[[], contextlib.AbstractAsyncContextMan
                 HELD[stores] = await stores.add_task(task("held"), lease=LONG)
                 for number in range(1, MOST):
                     await stores.add_task(task(f"ready {number}", tool="many"))
-                    await stores.sessions.append(f"session {number}", [StoredEvent(1, 1, b"")])
                     await stores.put_state(f"user {number}", "cart", b"", tag=None, expires=None)
                 await all_or_nothing(partial(EFFECTS[name], stores), lambda: count(stores))
 

@@ -11,6 +11,7 @@ from tests.checkpoints import (
     extension_rows,
     server_rows,
     session_rows,
+    session_store_rows,
     store_rows,
     transport_rows,
 )
@@ -39,6 +40,8 @@ from trio_mcp.low_level import (
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.stores import MemoryStores, SqliteStores
+from trio_mcp.stores.memory_sessions import MemorySessions
+from trio_mcp.stores.sqlite_sessions import SqliteSessions
 from trio_mcp.testing import CallRecorder, FaultLinks, check_stores, check_transport
 
 HANG = 30  # seconds; only a net
@@ -49,6 +52,7 @@ assert client_rows, (
     extension_rows,
     server_rows,
     session_rows,
+    session_store_rows,
     store_rows,
     transport_rows,
 )
@@ -71,7 +75,12 @@ WITHOUT_EFFECT: dict[object, str] = {
     **{
         getattr(kind, name): "reads"
         for kind in (MemoryStores, SqliteStores)
-        for name in ("after", "changed", "journal", "state", "task", "versions")
+        for name in ("changed", "journal", "state", "task", "versions")
+    },
+    **{
+        getattr(kind, name): "reads"
+        for kind in (MemorySessions, SqliteSessions)
+        for name in ("after", "letters", "open_streams", "session")
     },
     ServerExtension.lifespan: "does nothing; extensions override it",
     ServerTelemetry.__call__: "hands on",

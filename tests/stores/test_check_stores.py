@@ -12,7 +12,7 @@ import attrs
 import pytest
 import trio
 
-from trio_mcp import StoredEvent
+from tests.stores.faulty_sessions import FaultySessions, OfFaultySessions
 from trio_mcp.stores import (
     Claim,
     JournalEntry,
@@ -219,53 +219,6 @@ class Hasty(Faulty):
         return {} if not leases else await super().renew(leases, lease=lease)
 
 
-class Mixed(Faulty):
-    breaks = "events_follow_each_other"
-
-    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
-        return await super().after("a", stream, number)
-
-
-class Changing(Faulty):
-    breaks = "stored_events_stay"
-
-    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
-        if events and events[0].data == b"changed":
-            await super().forget(session)
-            await super().append(session, [StoredEvent(1, 1, b"1/1")])
-        return await super().append(session, events, token)
-
-
-class Silent(Faulty):
-    breaks = "gaps_are_reported"
-
-    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
-        return [] if stream == 3 else await super().after(session, stream, number)
-
-
-class Unnumbered(Faulty):
-    breaks = "numbers_are_given"
-
-    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
-        await super().append(session, events, token)
-        return [event.number for event in events]
-
-
-class Everything(Faulty):
-    breaks = "sessions_are_forgotten"
-
-    async def forget(self, session: str) -> None:
-        for each in "ab":
-            await super().forget(each)
-
-
-class Open(Faulty):
-    breaks = "sessions_have_writers"
-
-    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
-        return await super().append(session, events)
-
-
 class Unheard(Faulty):
     breaks = "changes_are_found"
 
@@ -350,14 +303,20 @@ class Naive(Faulty):
         return True
 
 
+KINDS: list[type[Faulty | FaultySessions]] = [*Faulty.__subclasses__(), *FaultySessions.__subclasses__()]
+
+
 def test_there_are_faulty_stores_for_every_rule() -> None:
-    assert {each.breaks for each in Faulty.__subclasses__()} == set(STORE_RULES)
+    assert {each.breaks for each in KINDS} == set(STORE_RULES)
 
 
-@pytest.mark.parametrize("kind", Faulty.__subclasses__(), ids=lambda kind: kind.breaks)
-async def test_a_rule_finds_the_stores_that_break_it(kind: type[Faulty]) -> None:
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.breaks)
+async def test_a_rule_finds_the_stores_that_break_it(kind: type[Faulty | FaultySessions]) -> None:
+    def make() -> Stores:
+        return kind() if issubclass(kind, Faulty) else OfFaultySessions(kind)
+
     with pytest.raises(StoresBroken, match=f"broken: {kind.breaks}: ") as caught:
-        await check_stores(lambda: in_memory(kind), rules=[kind.breaks], timeout=2)
+        await check_stores(lambda: in_memory(make), rules=[kind.breaks], timeout=2)
     assert [*caught.value.report.broken] == [kind.breaks]
 
 

@@ -320,13 +320,17 @@ async def test_a_file_outlives_the_server_and_its_sessions_do_not(
 ) -> None:
     """After a restart: what was sent on a stream can be fetched, anything else starts with initialize (404)."""
     path = tmp_path / "events.db"
+
+    def options(store: SqliteEventStore | SqliteStores) -> HttpOptions:
+        return HttpOptions(event_store=store.sessions if isinstance(store, SqliteStores) else store)
+
     async with (
         kind(path) as store,
-        session(HttpOptions(event_store=store)) as (_, raw),
+        session(options(store)) as (_, raw),
         raw.call("count", {"to": 2}) as r,
     ):
         await r.aread()
-    async with kind(path) as store, served(HttpOptions(event_store=store)) as (_, http, _):
+    async with kind(path) as store, served(options(store)) as (_, http, _):
         raw.http = http
         async with raw.listen("1-1") as r:
             progress, answer = await Events(r).messages()

@@ -11,7 +11,7 @@ import trio
 from trio_mcp import _attrs as attrs
 from trio_mcp._keywords import did_you_mean, similar_names
 from trio_mcp.client.client import Client
-from trio_mcp.client.group.members import Member, Members
+from trio_mcp.client.group.members import GroupMember, Members
 from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError, UnknownTool
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.session.calls import USE_SESSION, Limit
@@ -93,7 +93,7 @@ class Catalog:
         """Ask all servers for their lists of one kind, a key of `KINDS`."""
         return await self._gather(lambda member, client: self._list_of(kind, member, client, timeout), timeout=timeout)
 
-    async def _list_of(self, kind: str, member: Member, client: Client, timeout: Limit = USE_SESSION) -> list[Any]:
+    async def _list_of(self, kind: str, member: GroupMember, client: Client, timeout: Limit = USE_SESSION) -> list[Any]:
         iterate, key = KINDS[kind]
         items = [item async for item in iterate(client, timeout=timeout)]
         if key == "name":
@@ -109,7 +109,7 @@ class Catalog:
 
     async def _gather(
         self,
-        get: Callable[[Member, Client], Awaitable[list[ItemT]]],
+        get: Callable[[GroupMember, Client], Awaitable[list[ItemT]]],
         servers: Collection[str] | None = None,
         *,
         timeout: Limit = USE_SESSION,
@@ -277,7 +277,7 @@ class Catalog:
         ]
 
     async def _learn(self, servers: Collection[str], timeout: Limit) -> None:
-        async def ask(member: Member, client: Client) -> list[Any]:
+        async def ask(member: GroupMember, client: Client) -> list[Any]:
             try:
                 for kind in BY_URI:
                     await self._list_of(kind, member, client, timeout)

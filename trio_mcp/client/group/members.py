@@ -24,7 +24,7 @@ from trio_mcp.session.calls import USE_SESSION, CallLimits, Limits
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.stdio.parameters import StdioServerParameters
 
-__all__ = ["ConnectedClients", "Member", "Members", "Require", "ServerStatus"]
+__all__ = ["ConnectedClients", "GroupMember", "Members", "Require", "ServerStatus"]
 
 State: TypeAlias = Literal["connecting", "connected", "failed", "closed"]
 Require: TypeAlias = Literal["all", "any", "none"]
@@ -52,7 +52,7 @@ class ServerStatus:
     retry_at: float | None = None
 
 
-class Member:
+class GroupMember:
     """One server of a group. The task that runs `run` owns everything that the member starts.
 
     Attributes:
@@ -72,7 +72,7 @@ class Member:
         target: Target,
         options: Mapping[str, Any],
         reconnect: Backoff,
-        changed: Callable[[Member], None],
+        changed: Callable[[GroupMember], None],
     ) -> None:
         self.name = name
         self.status = ServerStatus("connecting")
@@ -254,11 +254,11 @@ class Members:
         self._reconnect = reconnect
         self._on_status = on_status
         self._on_removed = on_removed
-        self.by_name: dict[str, Member] = {}
+        self.by_name: dict[str, GroupMember] = {}
         self._nursery: trio.Nursery | None = None
         self._closing = False
 
-    def named(self, name: str) -> Member:
+    def named(self, name: str) -> GroupMember:
         """Return the server of a name.
 
         Raises:
@@ -287,7 +287,7 @@ class Members:
                 raise _none_of(failures)
             yield
 
-    async def _first_attempts(self, members: list[Member]) -> None:
+    async def _first_attempts(self, members: list[GroupMember]) -> None:
         """Wait for the first attempts to connect to new servers, as ``require`` says.
 
         Raises:
@@ -311,7 +311,7 @@ class Members:
         self._closing = self._nursery is not None
         await self._end(list(self.by_name.values()))
 
-    async def _end(self, members: Iterable[Member]) -> None:
+    async def _end(self, members: Iterable[GroupMember]) -> None:
         if self._nursery is None:
             members = []  # the group was never entered: there are no tasks to end
         # All servers are asked before any is waited for, so that closing takes only as long as the slowest server.
@@ -330,7 +330,7 @@ class Members:
 
     # --- servers that come and go ----------------------------------------------------------------------------------
 
-    def new(self, name: str, target: Target, options: Mapping[str, Any]) -> Member:
+    def new(self, name: str, target: Target, options: Mapping[str, Any]) -> GroupMember:
         """Add a server without connecting to it.
 
         Raises:
@@ -339,7 +339,7 @@ class Members:
         check_text("a server's name", name)
         if name in self.by_name:
             raise ValueError(f"there is already a server {name!r} in the group; remove it first, or use another name")
-        member = self.by_name[name] = Member(name, target, options, self._reconnect, self._status_changed)
+        member = self.by_name[name] = GroupMember(name, target, options, self._reconnect, self._status_changed)
         return member
 
     async def add(self, name: str, target: Target, options: Mapping[str, Any]) -> None:
@@ -373,7 +373,7 @@ class Members:
         del self.by_name[name]
         self._on_removed(name)
 
-    def _status_changed(self, member: Member) -> None:
+    def _status_changed(self, member: GroupMember) -> None:
         self._changed.unpark_all()
         if self._on_status is not None:
             try:
@@ -406,7 +406,7 @@ class Members:
         left = max(began + whole.total_timeout - trio.current_time(), LEAST_LEFT)
         return client, {**limits, "total_timeout": left}
 
-    async def _wait_for(self, member: Member, most: float) -> Client:
+    async def _wait_for(self, member: GroupMember, most: float) -> Client:
         if self._nursery is None:
             raise LocalProtocolError("the group is not connected: use it as `async with ClientGroup(...) as group:`")
         deadline = trio.current_time() + most
@@ -424,7 +424,7 @@ class Members:
 class ConnectedClients(Mapping[str, Client]):
     """The clients of the servers that are connected now, by name."""
 
-    def __init__(self, members: Mapping[str, Member]) -> None:
+    def __init__(self, members: Mapping[str, GroupMember]) -> None:
         self._members = members
 
     def __getitem__(self, name: str) -> Client:
@@ -444,7 +444,7 @@ class ConnectedClients(Mapping[str, Client]):
         return sum(1 for _ in self)
 
 
-def _task_name(member: Member) -> str:
+def _task_name(member: GroupMember) -> str:
     return f"server {member.name!r} of a group"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
 import trio
 
@@ -75,19 +75,20 @@ async def members_hold_tokens(pair: PairOfStores) -> None:
     await pair.two.sessions.append("s", [StoredEvent(1, 1, b"x")], member.token)
     await pair.two.sessions.leave(gone.token)
     sessions, event = pair.one.sessions, [StoredEvent(1, 1, b"x")]
+    calls: dict[str, Callable[[str], Awaitable[object]]] = {
+        "stay()": lambda token: sessions.stay(token, lease=60),
+        "letters()": lambda token: sessions.letters(token, 0),
+        "open_streams()": lambda token: sessions.open_streams(token, 9),
+        "change()": lambda token: sessions.change("s", token, fields={"x": b""}),
+        "open()": lambda token: sessions.open("s", token, 2, ["1"]),
+        "append()": lambda token: sessions.append("s", [StoredEvent(1, 2, b"x")], token, ended=[1]),
+        "append() of an event that is stored": lambda token: sessions.append("s", event, token),
+        "append() to an unknown session": lambda token: sessions.append("unknown", event, token),
+        "carry()": lambda token: sessions.carry("s", token, 1),
+    }
     for token in (gone.token, "stale", ""):
-        for what, call in {
-            "stay()": sessions.stay(token, lease=60),
-            "letters()": sessions.letters(token, 0),
-            "open_streams()": sessions.open_streams(token, 9),
-            "change()": sessions.change("s", token, fields={"x": b""}),
-            "open()": sessions.open("s", token, 2, ["1"]),
-            "append()": sessions.append("s", [StoredEvent(1, 2, b"x")], token, ended=[1]),
-            "append() of an event that is stored": sessions.append("s", event, token),
-            "append() to an unknown session": sessions.append("unknown", event, token),
-            "carry()": sessions.carry("s", token, 1),
-        }.items():
-            await pair.raises(StaleWriter, call, f"{what} with a stale token")
+        for what, call in calls.items():
+            await pair.raises(StaleWriter, call(token), f"{what} with a stale token")
         await sessions.leave(token)
         await sessions.drop("s", token, 1)
     pair.equal(await pair.two.sessions.session("s"), session, "session() after that")
@@ -277,14 +278,15 @@ async def messages_reach_requests(pair: PairOfStores) -> None:
     pair.equal(await sessions.send("s", b"x", request="1"), True, "send() to a request")
     pair.equal(about(await get_letters(pair.one, member)), [("message", "s", 0, 0, False, b"x")], "what its member got")
     pair.equal(await get_letters(pair.one, other), [], "what another member got, with this id in another session")
-    for what, call in {
-        "an unknown id": sessions.send("s", b"", request="2"),
-        "an unknown session": sessions.send("unknown", b"", request="1"),
-        "an unknown member": sessions.send("s", b"", member=10**6),
-        "a member, and an unknown session": sessions.send("unknown", b"", member=member.number),
-        "nobody": sessions.send("s", b""),
-    }.items():
-        pair.equal(await call, False, f"send() to {what}")
+    calls: dict[str, Callable[[], Awaitable[bool]]] = {
+        "an unknown id": lambda: sessions.send("s", b"", request="2"),
+        "an unknown session": lambda: sessions.send("unknown", b"", request="1"),
+        "an unknown member": lambda: sessions.send("s", b"", member=10**6),
+        "a member, and an unknown session": lambda: sessions.send("unknown", b"", member=member.number),
+        "nobody": lambda: sessions.send("s", b""),
+    }
+    for what, call in calls.items():
+        pair.equal(await call(), False, f"send() to {what}")
     await pair.one.sessions.open("s", member.token, 1, ['"a"'])
     await pair.one.sessions.append("s", [], member.token, ended=[2])
     pair.equal(await sessions.send("s", b"", request="1"), False, "send() to a request that has its response")
