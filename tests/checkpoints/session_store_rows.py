@@ -64,7 +64,7 @@ WAYS: dict[str, dict[str, Callable[[Scene], Awaitable[Any]]]] = {
         "some": lambda each: each.sessions.letters(each.writer.token, 0),
         "none": lambda each: each.sessions.letters(each.writer.token, 9),
     },
-    "take_over": {"nobody": lambda each: each.sessions.take_over(lease=LONG, most=1)},
+    "take_over": {"no member": lambda each: each.sessions.take_over(lease=LONG, most=1)},
     "open_streams": {
         "one": lambda each: each.sessions.open_streams(each.writer.token, 9),
         "none": lambda each: each.sessions.open_streams(each.carrier.token, 9),
@@ -116,7 +116,7 @@ WAYS: dict[str, dict[str, Callable[[Scene], Awaitable[Any]]]] = {
     },
     "send": {
         "to a member": lambda each: each.sessions.send("s", b"", member=each.writer.number),
-        "to nobody": lambda each: each.sessions.send("s", b"", request="9"),
+        "to no member": lambda each: each.sessions.send("s", b"", request="9"),
     },
 }
 

@@ -256,7 +256,7 @@ class Growing(FaultySessions):
 
 
 class Stubborn(FaultySessions):
-    """Whoever carries a stream first carries it for ever."""
+    """The first member to carry a stream carries it to its end."""
 
     breaks = "streams_are_carried"
 

@@ -76,7 +76,7 @@ class OpenStream:
 
 @attrs.frozen
 class Letter:
-    """What a member has to know.
+    """A note in the mailbox of a member.
 
     Attributes:
         number: The number of the letter in the mailbox, from 1: each new letter has a higher one than all before it.
@@ -85,7 +85,7 @@ class Letter:
             now; ``"changed"``, a change of the fields of a session of which the member carries the stream 0;
             ``"ended"``, the end of a session of which the member has an open stream or carries a stream.
         session: The key of the session.
-        stream: The number of the stream; 0 where there is none.
+        stream: The number of the stream; 0 for a letter about the whole session.
         event: The number of the stream's newest event, for ``"events"``.
         ended: Whether no event will follow, for ``"events"``.
         data: The message, for ``"message"``.
@@ -189,7 +189,7 @@ class SessionStore(EventStore, abc.ABC):
 
     @abc.abstractmethod
     async def session(self, key: str, *, known: int = 0) -> StoredSession | None:
-        """Return a session; None if there is none with this key.
+        """Return a session; None if no session has this key.
 
         If ``known`` is its version, ``declaration`` and ``fields`` are left empty. Versions start at 1.
         """
@@ -215,7 +215,7 @@ class SessionStore(EventStore, abc.ABC):
 
     @abc.abstractmethod
     async def end(self, key: str) -> None:
-        """Delete a session and everything that belongs to it, its events, too; do nothing if there is none.
+        """Delete a session and everything that belongs to it, its events, too; do nothing if no session has this key.
 
         Each member that has one of its streams open, or carries one, gets an ``"ended"`` letter.
         """
@@ -224,9 +224,9 @@ class SessionStore(EventStore, abc.ABC):
 
     @abc.abstractmethod
     async def open(self, key: str, token: str, stream: int, requests: Collection[str]) -> bool:
-        """Note that a member runs requests whose responses it will send on a stream.
+        """Record that a member runs requests whose responses it will send on a stream.
 
-        The member carries the stream, unless it was open already; then whoever carries it still does.
+        The member carries the stream, unless it was open already; then the member that carries it still does.
 
         Args:
             key: The key of the session.
@@ -256,7 +256,7 @@ class SessionStore(EventStore, abc.ABC):
 
         With a token, the member that carries a stream of the events, or an ended one, gets an ``"events"`` letter,
         unless it is the caller itself; and if the session does not exist (it has ended), nothing is stored, and the
-        numbers are those that were given. Without a token, the events are stored in any case, nobody gets a letter,
+        numbers are those that were given. Without a token, the events are stored in any case, no member gets a letter,
         and ``ended`` and ``expires`` have no effect.
 
         Args:
@@ -266,7 +266,7 @@ class SessionStore(EventStore, abc.ABC):
                 events before it are no longer stored.
             token: The token of the member that writes; None for a caller without members, such as an application that
                 uses the store as a mere `EventStore`.
-            ended: The numbers of streams, none of them 0, that are no longer open after this, and carried by nobody.
+            ended: The numbers of streams, none of them 0, that are no longer open after this, and carried by no member.
             expires: When the session expires; it never becomes earlier.
 
         Raises:
@@ -275,13 +275,13 @@ class SessionStore(EventStore, abc.ABC):
 
     @abc.abstractmethod
     async def carry(self, key: str, token: str, stream: int) -> tuple[int, bool] | None:
-        """Note that a member carries a stream from now on; one that carried it before gets a ``"taken"`` letter.
+        """Record that a member carries a stream from now on; one that carried it before gets a ``"taken"`` letter.
 
         The ``"events"`` and ``"taken"`` letters about this stream that wait in the caller's mailbox are deleted. But a
         call of `letters` at the same time may still return them: let one call wait for the other. For stream 0, read
         the session after this, as its changes before this gave the caller no letter.
 
-        A stream that is not open has all its events: nobody carries it, and nothing is noted.
+        A stream that is not open has all its events: no member carries it, and nothing is recorded.
 
         Returns:
             The number of the newest event of the stream, 0 for none, even if it is no longer stored and the stream is
@@ -293,7 +293,7 @@ class SessionStore(EventStore, abc.ABC):
 
     @abc.abstractmethod
     async def drop(self, key: str, token: str, stream: int) -> None:
-        """Note that a member no longer carries a stream.
+        """Record that a member no longer carries a stream.
 
         There is no effect if another member carries it, or if the token is stale.
         """

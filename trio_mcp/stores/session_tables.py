@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 # `serving` has the number of sessions, and the number of the newest member. `streams` has the streams that are open,
-# and stream 0 of a session once it is used; there, `member` is 0. `carrier` is 0 if nobody carries a stream. Most
+# and stream 0 of a session once it is used; there, `member` is 0. `carrier` is 0 if no member carries the stream. Most
 # streams are carried by those who have them open, so that `carried` is nearly empty.
 SCHEMA = """
 CREATE TABLE serving (sessions INTEGER NOT NULL, members INTEGER NOT NULL);
@@ -147,7 +147,7 @@ class Turn:
 
 @attrs.frozen
 class _Found:
-    """The member that calls, and the session; ``session`` is 0 if there is none."""
+    """The member that calls, and the session; ``session`` is 0 if it does not exist."""
 
     member: int
     session: int
@@ -171,7 +171,7 @@ def _is_open(connection: sqlite3.Connection, session: int) -> bool:
 
 
 def _alive(connection: sqlite3.Connection, key: str, moment: Moment) -> int:
-    """Return the id of a session, 0 if there is none."""
+    """Return the id of a session, 0 if no session has this key."""
     row = connection.execute("SELECT id, expires FROM sessions WHERE key = ?", (key,)).fetchone()
     return row[0] if row is not None and (row[1] > moment.now or _is_open(connection, row[0])) else 0
 
@@ -423,7 +423,7 @@ def _end(turn: Turn, session: int, key: str) -> None:
 
 @attrs.frozen
 class _Stream:
-    """The row of a stream; ``known`` is False if there is none."""
+    """The row of a stream; ``known`` is False if it has no row."""
 
     member: int = 0
     carrier: int = 0
@@ -447,7 +447,7 @@ def _newest(connection: sqlite3.Connection, key: str, stream: int, noted: int) -
 
 
 def open_stream(turn: Turn, key: str, token: str, stream: int, requests: Collection[str]) -> bool | StoreError:
-    """Note that a member has a stream open."""
+    """Record that a member has a stream open."""
     found = _found(turn, key, token)
     if found is None:
         return stale_member()
@@ -525,7 +525,7 @@ def _numbered(
 
 
 def carry(turn: Turn, key: str, token: str, stream: int) -> tuple[int, bool] | StoreError | None:
-    """Note that a member carries a stream."""
+    """Record that a member carries a stream."""
     found = _found(turn, key, token)
     if found is None:
         return stale_member()
@@ -550,7 +550,7 @@ def carry(turn: Turn, key: str, token: str, stream: int) -> tuple[int, bool] | S
 
 
 def drop(turn: Turn, key: str, token: str, stream: int) -> None:
-    """Note that a member no longer carries a stream."""
+    """Record that a member no longer carries a stream."""
     found = _found(turn, key, token)
     if found is not None:
         turn.connection.execute(

@@ -283,7 +283,7 @@ async def messages_reach_requests(pair: PairOfStores) -> None:
         "an unknown session": lambda: sessions.send("unknown", b"", request="1"),
         "an unknown member": lambda: sessions.send("s", b"", member=10**6),
         "a member, and an unknown session": lambda: sessions.send("unknown", b"", member=member.number),
-        "nobody": lambda: sessions.send("s", b""),
+        "no member": lambda: sessions.send("s", b""),
     }
     for what, call in calls.items():
         pair.equal(await call(), False, f"send() to {what}")

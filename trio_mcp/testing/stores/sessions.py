@@ -191,7 +191,7 @@ async def streams_are_open(pair: PairOfStores) -> None:
     pair.equal([*numbers], [2], "the number of an event in a stream that was opened again")
 
 
-@store_rule("Whoever carries a stream last is told of the events that others append, and of its end")
+@store_rule("The last member to carry a stream is told of the events that others append, and of its end")
 async def streams_are_carried(pair: PairOfStores) -> None:
     await add_session(pair)
     writer, carrier = await join_both(pair)
