@@ -186,7 +186,7 @@ class MemorySessions(SessionStore):
         if member is None:
             return
         del self._members[member.number]
-        for key, number in [*member.streams]:
+        for key, number in sorted(member.streams):
             stream = self._sessions[key].streams[number]
             if stream.carrier == member.number:
                 stream.carrier = 0

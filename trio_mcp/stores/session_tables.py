@@ -279,7 +279,7 @@ def leave(turn: Turn, token: str) -> None:
     turn.connection.execute("DELETE FROM letters WHERE member = ?", (number,))
     others = turn.connection.execute(
         "SELECT sessions.key, stream, carrier, newest FROM streams JOIN sessions ON sessions.id = streams.session"
-        " WHERE member = ? AND member != 0 AND carrier NOT IN (0, member)",
+        " WHERE member = ? AND member != 0 AND carrier NOT IN (0, member) ORDER BY sessions.key, stream",
         (number,),
     ).fetchall()
     for key, stream, carrier, newest in others:
