@@ -13,7 +13,7 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
-from trio_mcp.server.changes import Changes, call_in_run
+from trio_mcp.server.changes import Changes, call_in_run, text_of
 from trio_mcp.stores.contract import MOST_TOPICS, StoreError, Stores
 
 __all__ = ["Bus"]
@@ -63,6 +63,11 @@ class Bus:
         """Whether the store could not be used at the last attempt."""
         return bool(self._failing)
 
+    @property
+    def seen(self) -> int:
+        """The number of the newest change of which the listeners in this process have been notified, or will be."""
+        return self._seen
+
     async def open(self) -> None:
         """Learn what has changed so far, before there are listeners.
 
@@ -74,8 +79,7 @@ class Bus:
 
     def publish(self, method: str, uri: str | None) -> None:
         """Let other processes know of a change soon. Returns at once, from any thread."""
-        topic = method if uri is None else f"{method} {uri}"
-        call_in_run(self._token, self._mark, topic)
+        call_in_run(self._token, self._mark, text_of(method, uri))
 
     def registered(self) -> None:
         """Warn, once, that something was registered or removed while the server runs."""

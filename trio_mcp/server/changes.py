@@ -31,6 +31,7 @@ __all__ = [
     "Listener",
     "Topic",
     "call_in_run",
+    "text_of",
 ]
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
@@ -58,6 +59,11 @@ IDLE_TURN = 1 / 16
 """How long a turn of the other tasks may take if they have nothing to do, as a part of the time of a slice (arbitrary).
 
 The event loop itself takes some of that time."""
+
+
+def text_of(method: str, uri: str | None) -> str:
+    """Return a topic as the text by which processes tell each other of its changes."""
+    return method if uri is None else f"{method} {uri}"
 
 
 def call_in_run(token: trio.lowlevel.TrioToken, function: Callable[[ArgumentT], object], argument: ArgumentT) -> None:
@@ -119,6 +125,11 @@ class Listener:
         self._idle = True
         if self._dirty:
             self._wake()
+
+    def pause(self) -> None:
+        """Tell the listener of nothing more, until it is opened again; pending changes are dropped."""
+        self._idle = False
+        self._dirty.clear()
 
     def tell(self, topic: Topic) -> None:
         """Tell the listener of a change: at once if no other change is waiting and the listener's link has room."""

@@ -79,6 +79,10 @@ class Run:
         """Whether the server's stores, if it has any, could be used at the last attempt."""
         return self.bus is None or not self.bus.fails
 
+    def seen(self) -> int:
+        """Return the number of the newest change, in any process, that the listeners of this run hear of."""
+        return 0 if self.bus is None else self.bus.seen
+
     def exchange(self, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration) -> SingleRequest:
         """Return the hooks for one request of the modern era; at its end, the caller removes them from `exchanges`."""
         exchange = self._request(self, sink, incoming, client)

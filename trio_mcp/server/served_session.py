@@ -14,14 +14,14 @@ from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, RequestId, SessionMessage
 from trio_mcp.link import Link
-from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Audience, Changes, Listener, Topic
+from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Audience, Changes, Listener, Topic, text_of
 from trio_mcp.server.input.options import InputRun
 from trio_mcp.server.log_messages import wants_log
 from trio_mcp.session.calls import CallLimits
 from trio_mcp.session.handlers import RequestContext, error_for
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.middleware import Layers, OutgoingCall, OutgoingNotifications, surround
-from trio_mcp.session.server import ServerSession
+from trio_mcp.session.server import WATCHED, ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.methods import facts_of
@@ -142,6 +142,10 @@ class ServedSession(ServerSession):
         self._changes = run.changes
         self._listener: Listener | None = None
         self._announcing = False
+        # The topics of a session that several processes serve, which one of them hears at a time; None if this process
+        # serves the session alone.
+        self._topics: dict[Topic, None] | None = None
+        self._hearing = False
         self._elicitations: dict[str, None] = {}  # an ordered set: the oldest ids are forgotten first
         # This is decided once, so that a request costs nothing more if the server has no middleware for it.
         if self._layers.handle_request:
@@ -255,7 +259,8 @@ class ServedSession(ServerSession):
             # (2025-11-25 `basic/lifecycle`, Initialization). So changes since ``initialize`` have waited in the
             # listener until now.
             self._announcing = True
-            self.listener.open()
+            if self._topics is None:
+                self.listener.open()
 
     @property
     def listener(self) -> Listener:
@@ -272,13 +277,19 @@ class ServedSession(ServerSession):
             McpError: If the client watches too many resources.
         """
         topic = (RESOURCE_UPDATED, uri)
-        if topic not in self.listener.topics:  # subscribing twice is allowed, and counts once
-            self.audience.check_room_for([topic])
+        known = self.listener.topics if self._topics is None else self._topics
+        if topic not in known:  # subscribing twice is allowed, and counts once
+            # While another process hears, the audience of this one does not know what the client watches.
+            elsewhere = () if self._topics is None or self._hearing else self._topics
+            self.audience.check_room_for([*elsewhere, topic])
             self._hear(*topic)
 
     def unwatch(self, uri: str) -> None:
         """Stop notifying the session of changes to a resource."""
-        self._changes.remove(self.listener, (RESOURCE_UPDATED, uri))
+        topic = (RESOURCE_UPDATED, uri)
+        self._changes.remove(self.listener, topic)
+        if self._topics is not None:
+            self._topics.pop(topic, None)
 
     def _hear(self, method: str, uri: str | None = None) -> None:
         """Notify the session of changes to a topic from now on, unless the protocol forbids such notifications."""
@@ -288,7 +299,57 @@ class ServedSession(ServerSession):
             self._check_outgoing(method)
         except LocalProtocolError:
             return
+        if self._topics is not None:
+            self._topics[method, uri] = None
+            if not self._hearing:
+                return
         self._changes.add(self.listener, (method, uri))
+
+    # --- a session that several processes serve ------------------------------------------------------------------
+
+    def roam(self) -> None:
+        """Prepare for a session that several processes serve; called before the handshake or `resume`."""
+        self._topics = {}
+
+    def fields(self) -> dict[str, bytes]:
+        watched = [uri for _, uri in self._topics or () if uri is not None]
+        return {**super().fields(), **{WATCHED + text_of(RESOURCE_UPDATED, uri): b"" for uri in watched}}
+
+    def take_fields(self, fields: Mapping[str, bytes]) -> Collection[str]:
+        was_initialized = self.initialized
+        super().take_fields(fields)
+        assert self._topics is not None
+        if self._hearing and self.initialized and not was_initialized:
+            self.listener.open()
+        prefix = WATCHED + text_of(RESOURCE_UPDATED, "")
+        watched = {name.removeprefix(prefix) for name in fields if name.startswith(prefix)}
+        for uri in [uri for _, uri in self._topics if uri is not None and uri not in watched]:
+            self.unwatch(uri)
+        new = [uri for uri in watched if (RESOURCE_UPDATED, uri) not in self._topics]
+        for uri in new:
+            self._hear(RESOURCE_UPDATED, uri)
+        return [text_of(RESOURCE_UPDATED, uri) for uri in new] if self._hearing else ()
+
+    def hear(self) -> Collection[str]:
+        assert self._topics is not None
+        self._hearing = True
+        for topic in self._topics:
+            self._changes.add(self.listener, topic)
+        if self.initialized:
+            self.listener.open()
+        return [text_of(*topic) for topic in self._topics]
+
+    def tell(self, topics: Collection[str]) -> None:
+        for topic in self._topics or ():
+            if text_of(*topic) in topics:
+                self.listener.tell(topic)
+
+    def stop_hearing(self) -> bool:
+        self._hearing = False
+        complete = not self.listener.waiting
+        self._changes.remove_all(self.listener)
+        self.listener.pause()
+        return complete
 
     @property
     def room(self) -> Callable[[], Awaitable[None]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 import trio
 
@@ -19,7 +19,13 @@ from trio_mcp.session.sink import SessionSink
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.methods import method_spec
 
-__all__ = ["ServerSession"]
+__all__ = ["INITIALIZED", "WATCHED", "ServerSession"]
+
+INITIALIZED: Final = "initialized"
+LOG_LEVEL: Final = "log level"
+WATCHED: Final = "watched "
+"""The fields of a session that several processes serve: see `ServerSession.fields`. The last one is a prefix, which the
+topic of a watched resource follows."""
 
 
 class ServerSession(BaseSession):
@@ -68,6 +74,79 @@ class ServerSession(BaseSession):
         self._negotiation.session = ClientDeclaration(LegacyServerEra(revision), None, {})
         self._negotiation.initialized = True
         self._peer.revision = revision
+
+    # --- a session that several processes serve ------------------------------------------------------------------
+
+    def declaration(self) -> dict[str, Any]:
+        """Return what was agreed in the handshake, for `resume` in another process; it is plain JSON data."""
+        client = self._negotiation.session
+        assert client is not None
+        return {
+            "revision": client.revision,
+            "clientInfo": client.client_info,
+            "capabilities": client.capabilities,
+            "declared": self._negotiation.declared,
+        }
+
+    def resume(self, declaration: Mapping[str, Any], first_id: int) -> None:
+        """Go on with a session that another process has begun; called before `begin`.
+
+        Args:
+            declaration: What that process's `declaration` returned.
+            first_id: The id of the first request to the client; no process may have used it, or a higher one.
+        """
+        negotiation = self._negotiation
+        era = LegacyServerEra(declaration["revision"])
+        negotiation.session = ClientDeclaration(era, declaration["clientInfo"], declaration["capabilities"])
+        negotiation.declared = declaration["declared"]
+        self._peer.revision = era.revision
+        self.first_request_id(first_id)
+        self._opened()
+
+    def first_request_id(self, first_id: int) -> None:
+        """Set the id of the first request to the client."""
+        self._peer.next_id = first_id
+
+    def roam(self) -> None:
+        """Prepare for a session that several processes serve; called before the handshake or `resume`."""
+
+    def fields(self) -> dict[str, bytes]:
+        """Return what may change during the session, by name, for `take_fields` in other processes."""
+        client, fields = self._negotiation.session, dict[str, bytes]()
+        if self._negotiation.initialized:
+            fields[INITIALIZED] = b""
+        if client is not None and client.log_level is not None:
+            fields[LOG_LEVEL] = client.log_level.encode()
+        return fields
+
+    def take_fields(self, fields: Mapping[str, bytes]) -> Collection[str]:
+        """Replace what may change during the session by what another process has stored.
+
+        Returns:
+            The topics, as `Stores.announce` gets them, of which the client is notified only from now on.
+        """
+        negotiation = self._negotiation
+        negotiation.initialized = INITIALIZED in fields
+        if negotiation.session is not None:
+            negotiation.session.log_level = fields[LOG_LEVEL].decode() if LOG_LEVEL in fields else None
+        return ()
+
+    def hear(self) -> Collection[str]:
+        """Notify the client of changes from now on, as this process carries the session's messages.
+
+        Returns:
+            The topics of which it is notified.
+        """
+        return ()
+
+    def tell(self, topics: Collection[str]) -> None:
+        """Notify the client of changes that happened before `hear`."""
+
+    def stop_hearing(self) -> bool:
+        """Leave it to another process to notify the client; return whether the client knows of all changes so far."""
+        return True
+
+    # -------------------------------------------------------------------------------------------------------------
 
     async def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
         """Return the response to ``initialize``, the first request of a session without a link, without sending it."""
