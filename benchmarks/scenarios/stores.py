@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from benchmarks.options import Options
 
 NONE, MEMORY, SQLITE = "no event store", "MemoryEventStore", "SqliteEventStore"
+SHARED = "SqliteStores, whose sessions any process serves"
 CASES = {1: "one call after the other", 32: "32 in flight"}
 COMPARISONS = [
     Comparison(SQLITE, NONE, Target("<=", 1.35)),
     Comparison(MEMORY, NONE),
     Comparison(SQLITE, MEMORY),
+    Comparison(SHARED, SQLITE, Target("<=", 1.25)),
 ]
 CALLS = 1000  # in a sample of a second; at least as many as are in flight
 
@@ -62,8 +64,13 @@ def run(options: Options) -> Iterator[Group]:
         options.progress("stores: CPU time of another process can be measured on Linux only")
         return
     with ExitStack() as stack:
-        file = str(Path(stack.enter_context(tempfile.TemporaryDirectory()), "events.db"))
-        pairs = {NONE: Pair(), MEMORY: Pair("memory"), SQLITE: Pair("sqlite", file)}
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        pairs = {
+            NONE: Pair(),
+            MEMORY: Pair("memory"),
+            SQLITE: Pair("sqlite", str(folder / "events.db")),
+            SHARED: Pair("shared", str(folder / "stores.db")),
+        }
         for pair in pairs.values():
             stack.callback(pair.close)
         for pair in pairs.values():
