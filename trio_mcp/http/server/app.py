@@ -215,6 +215,9 @@ class HttpApp:
         if seen is not None:  # only the head of a POST that carries a message is ever remembered
             await self._post(request, answer, settings)
             return
+        if self._legacy.shared and (refusal := await self._legacy.prepare(request)) is not None:
+            await self._refuse(refusal, request, answer)
+            return
         # The head is judged before the body is read, so that a refused request costs no memory.
         verdict = judge_head(request.method, request.headers, settings, self._finder(request))
         if isinstance(verdict, Refusal):
@@ -324,6 +327,10 @@ class HttpApp:
             return
         message = decode(body)
         note_message(request.scope, message)
+        # The head may be a remembered one, while this process has forgotten the session, which others serve, too.
+        if self._legacy.shared and (refusal := await self._legacy.prepare(request)) is not None:
+            await self._refuse(refusal, request, answer)
+            return
         find = self._legacy.find_session if self._gate is None else self._finder(request)
         verdict = judge_message(message, request.headers, settings, find)
         if self._gate is not None and type(verdict) is Accept:

@@ -41,6 +41,9 @@ class LegacyEndpoint:
     served = False
     """Whether the legacy era is served."""
 
+    shared = False
+    """Whether other processes serve the same sessions."""
+
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
         """Return the revision of a session, or a refusal with status 404 if it is unknown or has ended.
 
@@ -50,6 +53,14 @@ class LegacyEndpoint:
             owner: The owner on whose behalf the request is made: for anyone else, the session does not exist.
         """
         return refuse(404, "this server keeps no sessions", request_id)
+
+    async def prepare(self, request: HttpRequest) -> Refusal | None:
+        """Learn of the session that a request names, if another process has begun it.
+
+        Returns:
+            A refusal if that is not possible now.
+        """
+        return None
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage) -> None:
         """Serve a POST. Work that outlives this call adds a reference to ``held``."""

@@ -127,6 +127,9 @@ class HostedRun(Protocol):
     def healthy(self) -> bool:
         """Whether the server's stores, if it has any, could be used at the last attempt."""
 
+    def seen(self) -> int:
+        """Return the number of the newest change, in any process, that the listeners of this run hear of."""
+
     @property
     def exchanges(self) -> set[Any]:
         """The modern requests that are being served."""

@@ -18,12 +18,15 @@ from trio_mcp.http.server.door import Judge, LegacyEndpoint, ReadBody, ending, n
 from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, event_store, key_of, read_event_id
+from trio_mcp.http.server.legacy.sharing import Membership, SessionGone
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.http.sse import encode_event
 from trio_mcp.jsonrpc.codec import decode, encode_or_replace
-from trio_mcp.jsonrpc.messages import Batch, ErrorData, Malformed, Request, RequestId, Response
+from trio_mcp.jsonrpc.messages import Batch, ErrorData, Incoming, Malformed, Request, RequestId, Response
+from trio_mcp.stores.contract import StaleWriter, StoreError, StoreFull
 from trio_mcp.stores.event_store import EventsLost
+from trio_mcp.stores.session_store import StoredSession
 from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["Endpoint"]
@@ -33,6 +36,27 @@ __all__ = ["Endpoint"]
 TOO_MANY_SESSIONS: Final = refuse(
     503, ErrorData(OVERLOADED, "too many sessions; try again later"), headers=(("Retry-After", "10"),)
 )
+
+
+COPY_TIMEOUT: Final = 60.0
+"""Seconds after which a process forgets an unused session that other processes serve, too."""
+
+
+def unknown_session(request_id: RequestId | None) -> Refusal:
+    """Return the refusal of a request for a session that does not exist."""
+    return refuse(404, "the session is unknown or has ended: send initialize, without a session id", request_id)
+
+
+def _membership(run: HostedRun, options: HttpOptions) -> Membership | None:
+    """Return the membership of a process whose sessions others serve, too; None if only this process does."""
+    stores = run.served.stores
+    if stores is None or not stores.shared or options.settings["stateless"]:
+        return None
+    return Membership(stores, run.nursery, run.seen)
+
+
+def _id_of(message: Incoming) -> RequestId | None:
+    return message.id if isinstance(message, Request) else None
 
 
 class Endpoint(LegacyEndpoint):
@@ -55,6 +79,16 @@ class Endpoint(LegacyEndpoint):
         self._sessions: dict[str, HttpSession] = {}
         self._idle: OrderedDict[str, float] = OrderedDict()  # when each session became idle, the longest idle first
         self._watching = False
+        self._membership = _membership(run, options)
+        self.shared = self._membership is not None
+        self._loading: dict[str, trio.Event] = {}
+        # A session that other processes serve, too, lives on in the store when it leaves this process.
+        self._timeout = options.settings["session_timeout"] if self._membership is None else COPY_TIMEOUT
+        if self._membership is not None and self._sse is not None:
+            logger.warning(
+                "sessions over HTTP+SSE (sse_path) stay in the process that opened them: with several processes, route"
+                " each client to the same one, by the session_id in its URLs"
+            )
 
     def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
         session = self._sessions.get(session_id)
@@ -63,7 +97,77 @@ class Endpoint(LegacyEndpoint):
             revision = session.revision
             if revision is not None:
                 return revision
-        return refuse(404, "the session is unknown or has ended: send initialize, without a session id", request_id)
+        return unknown_session(request_id)
+
+    async def prepare(self, request: HttpRequest) -> Refusal | None:
+        session_id = request.headers.get(SESSION_ID)
+        if self._membership is None or not session_id:
+            return None
+        if (session := self._sessions.get(session_id)) is not None:
+            if session.owner != request.owner or not session.connection.closed:
+                return None
+            # This process has given the session up, but others may serve it.
+            self._remove(session, "the session is loaded anew")
+        key = key_of(session_id, request.owner)
+        try:
+            await self._membership.join()
+            if (loading := self._loading.get(session_id)) is not None:  # another request is loading it
+                await loading.wait()
+                return None
+            loaded = self._loading[session_id] = trio.Event()
+            try:
+                found = await self._membership.store.session(key)
+                if found is not None:
+                    return await self._copy(session_id, request.owner, found)
+            finally:
+                del self._loading[session_id]
+                loaded.set()
+        except StoreError as exc:
+            return self._away(exc)
+        return None
+
+    async def _copy(self, session_id: str, owner: Owner | None, found: StoredSession) -> Refusal | None:
+        """Serve a session that another process has begun."""
+        assert self._membership is not None
+        if len(self._sessions) >= self._options.settings["max_sessions"] and not self._made_room():
+            return TOO_MANY_SESSIONS
+        session = HttpSession(
+            self._run, self._options, self._live, owner=owner, id=session_id, membership=self._membership
+        )
+        assert session.copy is not None
+        session.copy.begin(found)
+        await self._run.nursery.start(session.host)
+        self._sessions[session_id] = session
+        self._rest(session)
+        return None
+
+    def _away(self, exc: StoreError, session: HttpSession | None = None) -> Refusal:
+        """Return the refusal of a request for which the store could not be used."""
+        if isinstance(exc, StoreFull):
+            text = "the process that waits for this message has too many waiting; try again later"
+        else:
+            if isinstance(exc, StaleWriter) and session is not None and session.copy is not None:
+                session.copy.lost()
+            logger.warning("a request of a session was refused: %s", exc)
+            text = "the sessions can't be read or written now; try again later"
+        return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "1"),))
+
+    async def _confirmed(self, session: HttpSession, answer: HttpAnswer, request_id: RequestId | None = None) -> bool:
+        """Return whether a session still exists; otherwise refuse the request.
+
+        Every request has this round trip to the store, so that no process serves a session that another one has ended.
+        """
+        if session.copy is None:
+            return True
+        try:
+            await session.copy.confirm()
+            return True
+        except SessionGone:
+            self._remove(session, "the session has ended")
+            await answer.refuse(unknown_session(request_id))
+        except StoreError as exc:
+            await answer.refuse(self._away(exc, session))
+        return False
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: CountedMessage) -> None:
         if self._options.settings["stateless"]:
@@ -73,7 +177,12 @@ class Endpoint(LegacyEndpoint):
         else:
             session = self._use(accepted.session)
             try:
-                await session.post(accepted, request, answer, held)
+                if await self._confirmed(session, answer, _id_of(accepted.message)):
+                    await session.post(accepted, request, answer, held)
+            except StoreError as exc:
+                refusal = self._away(exc, session)
+                if not answer.started:
+                    await answer.refuse(refusal)
             finally:
                 self._rest(session)
 
@@ -105,7 +214,13 @@ class Endpoint(LegacyEndpoint):
             await answer.refuse(TOO_MANY_SESSIONS)
             return
         assert isinstance(accepted.message, Request)
-        session = HttpSession(self._run, self._options, self._live, owner=request.owner)
+        if self._membership is not None:
+            try:
+                await self._membership.join()
+            except StoreError as exc:
+                await answer.refuse(self._away(exc))
+                return
+        session = HttpSession(self._run, self._options, self._live, owner=request.owner, membership=self._membership)
         self._sessions[session.id] = session
         try:
             await self._run.nursery.start(session.host)
@@ -113,6 +228,12 @@ class Endpoint(LegacyEndpoint):
             data, problem = encode_or_replace(result)
             if data is None or problem is not None:
                 raise ValueError(f"the result of initialize can't be written as JSON: {problem}")
+            if session.copy is not None and isinstance(result, Response):
+                await session.copy.add(self._options.settings["max_sessions"])
+        except StoreError as exc:
+            self._remove(session, "initialize got no response")
+            await answer.refuse(TOO_MANY_SESSIONS if isinstance(exc, StoreFull) else self._away(exc))
+            return
         except BaseException:
             self._remove(session, "initialize got no response")
             raise
@@ -130,6 +251,9 @@ class Endpoint(LegacyEndpoint):
             Whether there was such a session.
         """
         for session in map(self._sessions.__getitem__, self._idle):
+            if session.copy is not None and not session.connection.busy:
+                self._remove(session, "there are too many sessions in this process")
+                return True
             if not session.connection.initialized:
                 self._remove(session, "the client has not finished the handshake, and there are too many sessions")
                 return True
@@ -138,15 +262,31 @@ class Endpoint(LegacyEndpoint):
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
         session = self._use(opening.session)
         try:
+            if not await self._confirmed(session, answer):
+                return
             if opening.last_event_id is None:
                 await session.open_stream(request, answer)
             else:
                 await session.resume(opening.last_event_id, request, answer)
+        except SessionGone:  # it has ended since
+            await answer.refuse(unknown_session(None))
+        except StoreError as exc:
+            refusal = self._away(exc, session)
+            if not answer.started:
+                await answer.refuse(refusal)
         finally:
             self._rest(session)
 
     async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
         session = self._sessions[opening.session or ""]
+        if session.copy is not None:
+            if not await self._confirmed(session, answer):
+                return
+            try:
+                await session.copy.end()
+            except StoreError as exc:
+                await answer.refuse(self._away(exc))
+                return
         self._remove(session, "the client has ended the session", forget=True)
         # The response is sent only when the store has forgotten the session, so that its events are really gone.
         await session.over.wait()
@@ -155,6 +295,8 @@ class Endpoint(LegacyEndpoint):
     async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
         # The session id proves that the events are the client's own: it can't be guessed, and the store knows the
         # session only by a digest of the id and the owner.
+        if self._membership is not None:  # as long as there are events, there is the session
+            return False
         session_id, store = request.headers.get(SESSION_ID), event_store(self._run, self._options)
         found = read_event_id(request.headers.get(LAST_EVENT_ID) or "")
         if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
@@ -256,7 +398,7 @@ class Endpoint(LegacyEndpoint):
         """End sessions that are no longer used, for as long as there are sessions."""
         # One task and one deadline suffice: idle sessions are in the order in which they became idle, and all have the
         # same timeout, so the first is always the next to expire.
-        timeout = self._options.settings["session_timeout"]
+        timeout = self._timeout
         try:
             while self._sessions:
                 now = trio.current_time()
@@ -266,7 +408,9 @@ class Endpoint(LegacyEndpoint):
                     await trio.sleep_until((now if first is None else first[1]) + timeout)
                     continue
                 session = self._sessions[first[0]]
-                if session.connection.busy:  # the client has left, and may come back for the response
+                if session.copy is not None and not session.connection.busy:
+                    self._remove(session, "this process has not been used for the session lately")
+                elif session.connection.busy:  # the client has left, and may come back for the response
                     # Our requests to the client fail, because a handler that waits for a response would keep the
                     # session forever.
                     session.router.give_up_questions(f"the client has sent no HTTP request for {timeout:g} seconds")

@@ -8,16 +8,19 @@ import json
 import math
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import trio
 
 from trio_mcp._log import logger
+from trio_mcp._nursery import closing
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.http.rules.statuses import Accept, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest, Owner
 from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import HostedRun
+from trio_mcp.http.server.legacy.sharing import Membership, SessionCopy
 from trio_mcp.http.server.legacy.streams import STORE_FAILED, NumberedStream, StreamRouter, Writer
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.sse import COMMENT, encode_event, encode_priming_event, encode_retry
@@ -46,6 +49,9 @@ MAX_JOINED: Final = 64 * 1024
 PRIMING_DELAY: Final = 0.02
 """Seconds that a priming event may wait to be sent together with the first message (arbitrary): most calls are over by
 then, and cost a quarter less; a client that is cut off within this time might not have received the event anyway."""
+
+CHANGING: Final = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
+"""The requests that change what the server has to know of a session."""
 
 
 def key_of(session_id: str, owner: Owner | None) -> str:
@@ -89,9 +95,12 @@ class HttpSession:
         stateless: Whether the session serves a single POST.
         one_stream: Whether everything goes on the stream for messages that belong to no request, as in HTTP+SSE.
         owner: The owner of the session; None if no tokens are checked.
+        id: The id of a session that another process has begun; None for a new session.
+        membership: The membership of this process, if other processes serve the session, too.
 
     Attributes:
         owner: The owner, as given.
+        copy: The session in the store, if other processes serve it, too; otherwise None.
         id: The id by which the client names the session.
         connection: The connection of the client.
         router: The destination of the connection's messages.
@@ -110,17 +119,25 @@ class HttpSession:
         stateless: bool = False,
         one_stream: bool = False,
         owner: Owner | None = None,
+        id: str | None = None,
+        membership: Membership | None = None,
     ) -> None:
         # The id must be globally unique and cryptographically secure, so it has 256 random bits (2025-11-25
         # `basic/transports`, Session Management, 1).
-        self.id = "" if stateless else secrets.token_urlsafe(32)
+        self.id = "" if stateless else id or secrets.token_urlsafe(32)
         store = None if stateless or one_stream else event_store(run, options)
+        key = key_of(self.id, owner)
+        self.copy = None
+        if membership is not None:
+            store = self.copy = SessionCopy(membership, self, key, options.settings["session_timeout"])
         self.router = StreamRouter(
-            self, store, key_of(self.id, owner), retry=options.settings["retry"], one_stream=one_stream
+            self, store, key, retry=options.settings["retry"], one_stream=one_stream, copy=self.copy
         )
         # The connection reads no link, because POSTs feed it. Therefore an idle session has only one task, in whose
         # nursery the handlers run.
         self.connection = run.connect(self.router, lasting=not stateless)
+        if self.copy is not None:
+            self.connection.roam()
         self.owner = owner
         self.greeting: bytes | None = None
         self.exchanges = 0
@@ -158,6 +175,8 @@ class HttpSession:
         finally:
             self.connection.finish()
             self._live.discard(self)
+            if self.copy is not None:
+                self.copy.membership.remove(self.copy, self.connection.next_request_id)
             await self._last_words()
 
     async def _last_words(self) -> None:
@@ -191,7 +210,12 @@ class HttpSession:
             await answer.refuse(refuse(503, f"the request got no response: {self.connection.close_cause}"))
             return
         if not accepted.owes_answer:
-            self.feed(message, metadata, held)
+            if self.copy is not None:
+                if (rest := await self.copy.route(message)) is not None:
+                    self.feed(rest, metadata, held)
+                await self.copy.save()
+            else:
+                self.feed(message, metadata, held)
             await answer.whole(202)
             return
         # Two requests with the same id would make responses and cancellations ambiguous.
@@ -210,6 +234,9 @@ class HttpSession:
             )
             await answer.whole(400, encode(Batch(errors)))
             return
+        if self.copy is not None:
+            self.copy.changing = self.copy.changing or changes_session(message)
+            message = await self.copy.route(message) or message
         # The stream is opened first: feeding may produce a response at once, which must find its stream.
         stream = self.router.open(ids, may_stream=accepted.may_stream)
         self.feed(message, metadata, held)
@@ -218,7 +245,9 @@ class HttpSession:
     async def open_stream(self, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a GET for the stream of messages that belong to no request, from where the client left off."""
         stream = self.router.rest
-        await self._carry(stream, request, answer, stream.start, at_once=True, until=end_of(request))
+        async with self._instead_of_others(0):
+            start = stream.start if self.copy is None else max(stream.start, self.copy.taken)
+            await self._carry(stream, request, answer, start, at_once=True, until=end_of(request))
 
     def extend(self, until: float) -> None:
         """Keep the stream open for as long as a newer token of the same owner is valid (HTTP+SSE)."""
@@ -233,7 +262,10 @@ class HttpSession:
             text = "the Last-Event-ID is not from this session" if store else "this server can't resume streams"
             await answer.refuse(refuse(400, text))
             return
-        number, cursor = found
+        async with self._instead_of_others(found[0]):
+            await self._resume(*found, request, answer)
+
+    async def _resume(self, number: int, cursor: int, request: HttpRequest, answer: HttpAnswer) -> None:
         stream = self.router.streams.get(number) or self.router.faulty.get(number)
         if stream is not None and cursor > stream.last:
             await answer.refuse(refuse(400, "the Last-Event-ID names an event that was never sent"))
@@ -259,6 +291,29 @@ class HttpSession:
             await answer.finish()
             return
         await self._carry(stream, request, answer, cursor, at_once=True, until=end_of(request))
+
+    @contextlib.asynccontextmanager
+    async def _instead_of_others(self, number: int) -> AsyncIterator[None]:
+        """Carry a stream in place of other processes, if there are any, until the end of the block."""
+        if self.copy is None:
+            yield
+            return
+        newest, is_open = await self.copy.carry(number)
+        async with closing(partial(self._let_go, number)):
+            stream = self.router.streams.get(number)
+            if stream is None and is_open:
+                stream = self.router.streams[number] = NumberedStream(number, set(), stored=True, remote=True)
+            if stream is not None and stream.remote:
+                stream.advance(newest, ended=not is_open)
+            if stream is self.router.rest:
+                await self.copy.hear()
+            yield
+
+    async def _let_go(self, number: int) -> None:
+        stream = self.router.streams.get(number)
+        # Another response may carry the stream by now, in this process.
+        if self.copy is not None and (stream is None or stream.writer is None):
+            await self.copy.drop(number, self.router.rest.taken)
 
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, held: Hold | None = None) -> None:
         """Feed a message from the client to the connection."""
@@ -374,14 +429,24 @@ class HttpSession:
         # no comment is needed during silence.
         if self.primes and stream.may_stream and not stream.ended:
             writer.first = self._first_event(stream, cursor)
-        with trio.move_on_after(PRIMING_DELAY) if writer.first else contextlib.nullcontext():
-            while not (stream.ready or stream.ended or writer.until is not None or writer.scope.cancel_called):
-                await stream.change()
+        brief = bool(writer.first) or self.copy is not None
+        with trio.move_on_after(PRIMING_DELAY) if brief else contextlib.nullcontext():
+            await self._begun(stream, writer)
+        if self.copy is not None and not stream.complete:
+            # Other processes have to know of a request that takes longer: the client may resume its stream elsewhere.
+            await self.copy.open(stream)
+            if not writer.first:
+                await self._begun(stream, writer)
         if writer.until is not None or writer.scope.cancel_called or not stream.complete or stream.ready != 1:
             return False
         # No cancel scope is needed, because this is a single write, which ends with the connection at the latest.
         await self._write_ready(stream, writer, answer, cursor)
         return True
+
+    async def _begun(self, stream: NumberedStream, writer: Writer) -> None:
+        """Wait until there is something to write, or nothing may be written any more."""
+        while not (stream.ready or stream.ended or writer.until is not None or writer.scope.cancel_called):
+            await stream.change()
 
     async def _finish(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer) -> None:
         fault = writer.fault or stream.fault
@@ -522,6 +587,12 @@ async def _watching(request: HttpRequest, left: Callable[[], object]) -> AsyncIt
         nursery.start_soon(watch)
         yield
         nursery.cancel_scope.cancel("the exchange is over")
+
+
+def changes_session(message: Incoming) -> bool:
+    """Return whether a message may change the fields of a session; see `ServerSession.fields`."""
+    items: Sequence[Any] = message.items if type(message) is Batch else (message,)
+    return any(type(item) is Request and item.method in CHANGING for item in items)
 
 
 def _requests_in(message: Incoming) -> list[RequestId]:

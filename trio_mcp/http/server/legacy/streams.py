@@ -14,10 +14,12 @@ stream. Routing waits neither for a stream nor for the event store, which all st
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 import attrs
 import trio
@@ -133,6 +135,8 @@ class NumberedStream:
         turn: A number that grows each time that a client opens the stream; only the newest response may carry it.
         asked: The requests for which the stream was opened.
         fault: Why those requests get no response; None if they get one.
+        remote: Whether another process may write the stream, so that events appear in the store.
+        noted: Whether the store knows that the stream is open.
     """
 
     number: int
@@ -148,6 +152,8 @@ class NumberedStream:
     turn: int = 0
     asked: tuple[RequestId, ...] = ()
     fault: str | None = None
+    remote: bool = False
+    noted: bool = False
     _queue: deque[StoredEvent] | None = None
     _bytes: int = 0
     _changed: trio.lowlevel.ParkingLot | None = None  # made when needed, because most streams end without a wait
@@ -178,7 +184,9 @@ class NumberedStream:
 
     def keep(self, event: StoredEvent) -> None:
         """Allow a stored message to be sent, and queue it for the writer, which then need not read the store."""
-        if self.writer is not None:
+        if self.remote and event.number != self.ready + 1:
+            self.take()  # another process has stored events before this one, so the writer has to read the store
+        elif self.writer is not None:
             if self._queue is None:
                 self._queue = deque()
             self._queue.append(event)
@@ -187,7 +195,20 @@ class NumberedStream:
             # memory.
             if len(self._queue) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
                 self.take()
-        self._advance(event.number)
+        self._advance(max(event.number, self.ready))
+
+    def advance(self, number: int, *, ended: bool) -> None:
+        """Learn that another process has stored the events up to a number, and whether the stream has ended."""
+        self.last = max(self.last, number)
+        self._advance(max(self.ready, number))
+        if ended:
+            self.end()
+
+    def give_away(self) -> None:
+        """End the response that carries the stream, as another process carries it now."""
+        if self.writer is not None:
+            self.writer.scope.cancel("the client has opened the stream again")
+            self.wake()  # the writer may be waiting outside its scope
 
     def _advance(self, number: int) -> None:
         """Allow the messages up to a number to be sent."""
@@ -235,10 +256,7 @@ class NumberedStream:
         """Let a writer carry the stream, and cancel the previous writer."""
         # After its wait for the store, `HttpSession.resume` compares turns to learn whether it was overtaken.
         self.turn += 1
-        if self.writer is not None:
-            # A client may reconnect before the server notices that its old connection is dead.
-            self.writer.scope.cancel("the client has opened the stream again")
-            self.wake()  # the old writer may be waiting outside its scope
+        self.give_away()  # a client may reconnect before the server notices that its old connection is dead
         self.writer = writer
 
     def detach(self, writer: Writer) -> None:
@@ -250,13 +268,26 @@ class NumberedStream:
             self.wake()
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Unstored:
     """A message that waits for the store; ``question`` is the message itself if it is a request, otherwise None."""
 
     stream: NumberedStream
     event: StoredEvent
     question: Request | None
+
+
+class SharedStore(Protocol):
+    """The store of a session that several processes serve, as a router sees it."""
+
+    @property
+    def membership(self) -> Any: ...
+
+    async def append(
+        self, session: str, events: Sequence[StoredEvent], *, ended: Collection[int] = ()
+    ) -> Sequence[int]: ...
+
+    async def close(self, number: int) -> None: ...
 
 
 class RouterOwner(Protocol):
@@ -279,6 +310,7 @@ class StreamRouter:
         key: The session's name in the store.
         retry: Seconds after which a client should come back to a closed stream, unless the call says otherwise.
         one_stream: Whether everything goes on the stream for messages that belong to no request.
+        copy: The store if other processes serve the session, too; None if only this one does.
 
     Attributes:
         streams: The open streams, by number.
@@ -287,17 +319,25 @@ class StreamRouter:
     """
 
     def __init__(
-        self, owner: RouterOwner, store: EventStore | None, key: str, *, retry: float | None, one_stream: bool = False
+        self,
+        owner: RouterOwner,
+        store: EventStore | None,
+        key: str,
+        *,
+        retry: float | None,
+        one_stream: bool = False,
+        copy: SharedStore | None = None,
     ) -> None:
         self._owner = owner
         self._retry = retry
         self._one_stream = one_stream
         self.store = store
         self.key = key
-        self.rest = NumberedStream(0, set(), stored=store is not None)
+        self._copy = copy
+        self.rest = NumberedStream(0, set(), stored=store is not None, remote=copy is not None)
         self.streams: dict[int, NumberedStream] = {0: self.rest}
         self.faulty: dict[int, NumberedStream] = {}
-        self._numbers = 0
+        self._numbers = itertools.count(1) if copy is None else copy.membership.streams
         self._by_request: dict[RequestId, NumberedStream] = {}  # the client's requests that have no response yet
         self._asked: dict[RequestId, NumberedStream] = {}  # our requests, with the streams on which they were sent
         self._unstored: deque[Unstored] | None = None
@@ -320,9 +360,8 @@ class StreamRouter:
 
     def open(self, owed: Iterable[RequestId], *, may_stream: bool) -> NumberedStream:
         """Open the stream of a POST, which owes responses to the given requests."""
-        self._numbers += 1
         asked = tuple(owed)
-        stream = NumberedStream(self._numbers, set(asked), may_stream, self.store is not None, asked=asked)
+        stream = NumberedStream(next(self._numbers), set(asked), may_stream, self.store is not None, asked=asked)
         self.streams[stream.number] = stream
         for request_id in stream.owed:
             self._by_request[request_id] = stream
@@ -346,12 +385,19 @@ class StreamRouter:
         """End a stream that owes no response, and forget it once it is not needed."""
         if stream is self.rest:
             return
+        if stream.remote:  # another process knows when it ends
+            if stream.writer is None:
+                self.streams.pop(stream.number, None)
+            return
         # A last message that the store doesn't have yet keeps the stream open.
         if not stream.owed and (stream.lost or stream.ready == stream.last):
             stream.end()
         # With a store, a client that comes back is served from the store.
         if stream.ended and (stream.stored or stream.writer is None):
             self.streams.pop(stream.number, None)
+            if stream.noted and self._copy is not None:
+                stream.noted = False
+                self._owner.start_soon(partial(self._copy.close, stream.number))
             # A stream with a fault is remembered, because the store alone would not show that it owed a response.
             if stream.fault is not None:
                 self.faulty[stream.number] = stream
@@ -522,12 +568,13 @@ class StreamRouter:
                 self._fail(message.id, f"{message.method!r} was not sent: the client has closed the stream")
         elif self.store is not None:
             # The message is stored before it is sent: a client must be able to come back with any event id that it has
-            # seen, even after a crash.
-            stream.last += 1
+            # seen, even after a crash. What another process may write, too, is numbered by the store.
+            stream.last += not stream.remote
             if self._unstored is None:
                 self._unstored = deque()
             question = message if isinstance(message, Request) else None
-            self._unstored.append(Unstored(stream, StoredEvent(stream.number, stream.last, data), question))
+            number = 0 if stream.remote else stream.last
+            self._unstored.append(Unstored(stream, StoredEvent(stream.number, number, data), question))
             self._unstored_bytes += len(data)
             if not self._storing:
                 self._storing = True
@@ -604,7 +651,7 @@ class StreamRouter:
         assert self.store is not None
         streams = {each.stream for each in some}
         try:
-            await self.store.append(self.key, [each.event for each in some])
+            await self._hand_over(some, streams)
         except Exception:
             if len(streams) == 1:
                 logger.exception("the event store failed; messages on a stream are lost")
@@ -615,3 +662,19 @@ class StreamRouter:
         for stream in streams:
             failed |= await self._append([each for each in some if each.stream is stream])
         return failed
+
+    async def _hand_over(self, some: Sequence[Unstored], streams: Collection[NumberedStream]) -> None:
+        assert self.store is not None
+        events = [each.event for each in some]
+        if self._copy is None:
+            await self.store.append(self.key, events)
+            return
+        # With its response, a stream ends for the processes that carry it, too.
+        ended = [stream for stream in streams if stream is not self.rest and not stream.owed]
+        numbers = await self._copy.append(self.key, events, ended=[stream.number for stream in ended])
+        for stream in ended:
+            stream.noted = False
+        for each, number in zip(some, numbers, strict=True):
+            if not each.event.number:
+                each.event = StoredEvent(each.event.stream, number, each.event.data)
+                each.stream.last = max(each.stream.last, number)

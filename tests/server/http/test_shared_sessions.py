@@ -1,0 +1,341 @@
+"""Sessions that several processes serve: any of them takes any request of any session.
+
+The processes are two servers with one file; `tests/server/processes` has real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+import trio.lowlevel
+from pydantic_core import from_json, to_json
+
+from tests.http_peer import Events, Raw
+from tests.server.http.harness import Made, served
+from tests.waiting import eventually
+from trio_mcp import Context
+from trio_mcp.http.server.legacy import endpoint, session, sharing
+from trio_mcp.server import changes
+from trio_mcp.stores import MemoryStores, SqliteStores, Stores
+
+pytestmark = pytest.mark.legacy
+
+LAMP = "desk://lamp"
+
+Place = Callable[[], Stores]
+"""Returns stores that all share what they keep."""
+
+
+class SharedMemory(MemoryStores):
+    shared = True  # by the servers in this process
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    memory = SharedMemory()
+    return (lambda: memory) if request.param == "memory" else (lambda: SqliteStores(tmp_path / "desk.db"))
+
+
+class Pair:
+    """Two servers with one file, and a client of one session that talks to both."""
+
+    def __init__(self, made: list[Made], raws: list[Raw]) -> None:
+        self.made = made
+        self.one, self.two = raws
+
+    async def initialize(self, revision: str | None = None, **capabilities: Any) -> None:
+        """Open the session at the first server."""
+        await self.one.initialize(*([revision] if revision else ()), **capabilities)
+        self.two.session, self.two.revision = self.one.session, self.one.revision
+
+
+def make(place: Place) -> Made:
+    made = Made(stores=place())
+
+    @made.server.resource(LAMP)
+    async def lamp() -> str:
+        return "on"
+
+    @made.server.resource("shelf://{number}")
+    async def shelf(number: int) -> int:
+        return number
+
+    @made.server.tool
+    async def note(ctx: Context, text: str) -> None:
+        await ctx.log("warning", text)
+
+    return made
+
+
+@asynccontextmanager
+async def pair(place: Place, **arguments: Any) -> AsyncIterator[Pair]:
+    async with AsyncExitStack() as stack:
+        made = [make(place), make(place)]
+        https = [(await stack.enter_async_context(served(made=each, **arguments)))[1] for each in made]
+        yield Pair(made, [Raw(http) for http in https])
+
+
+@asynccontextmanager
+async def opened(place: Place, revision: str | None = None, **arguments: Any) -> AsyncIterator[Pair]:
+    """Yield a pair with a session."""
+    async with pair(place, **arguments) as both:
+        await both.initialize(revision, elicitation={})
+        yield both
+
+
+def message_of(response: httpx.Response) -> Any:
+    """Return the response to a request, which is the last event of a stream if it was slow."""
+    assert response.status_code == 200, response.text
+    if response.headers["content-type"] == "application/json":
+        return response.json()
+    return from_json(response.text.rstrip().rpartition("data: ")[2])
+
+
+REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_any_process_serves_a_request(place: Place, revision: str) -> None:
+    async with opened(place, revision) as both:
+        for raw in (both.two, both.one, both.two):
+            async with raw.call("add", {"a": 1, "b": 2}) as r:
+                await r.aread()
+                assert message_of(r)["result"]["content"][0]["text"] == "3"
+
+
+async def test_after_a_delete_every_process_refuses_the_session_at_once(place: Place) -> None:
+    async with opened(place) as both:
+        assert (await both.two.post("ping")).status_code == 200  # the second process has a copy now
+        deleted = await both.one.http.delete("/mcp", headers=both.one.headers())
+        assert deleted.status_code == 204
+        for raw in (both.two, both.one):
+            assert (await raw.post("ping")).status_code == 404
+            assert (await raw.notify("notifications/roots/list_changed")).status_code == 404
+            async with raw.listen() as r:
+                assert r.status_code == 404
+        again = await both.two.http.delete("/mcp", headers=both.two.headers())
+        assert again.status_code == 404
+
+
+async def test_a_session_that_was_never_opened_is_unknown(place: Place) -> None:
+    async with pair(place) as both:
+        both.one.session = "x" * 43
+        assert (await both.one.post("ping")).status_code == 404
+
+
+async def test_a_delete_ends_what_other_processes_run(place: Place) -> None:
+    async with opened(place) as both, both.two.call("wait", {"progress": 1}) as r:
+        await Events(r).message()
+        await eventually(lambda: both.made[1].started.is_set())
+        await both.one.http.delete("/mcp", headers=both.one.headers())
+        await both.made[1].cancelled.wait()
+
+
+async def test_an_answer_reaches_the_process_that_asked(place: Place) -> None:
+    async with opened(place) as both, both.one.call("greet") as r:
+        events = Events(r)
+        question = await events.message()
+        assert question["method"] == "elicitation/create"
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"name": "Ann"}}}
+        assert (await both.two.send(answer)).status_code == 202
+        assert (await events.message())["result"]["content"][0]["text"] == "Hello, Ann"
+
+
+async def test_ids_of_requests_differ_in_all_processes(place: Place) -> None:
+    async with opened(place) as both:
+        ids = set()
+        for number, raw in enumerate((both.one, both.two, both.one)):
+            async with raw.call("greet", id=10 + number) as r:
+                question = await Events(r).message()
+                ids.add(question["id"])
+        assert len(ids) == 3
+
+
+async def test_a_cancellation_reaches_the_process_that_runs_the_request(place: Place) -> None:
+    async with opened(place) as both, both.one.call("wait", id=7) as r:
+        await eventually(lambda: both.made[0].started.is_set())
+        sent = await both.two.notify("notifications/cancelled", {"requestId": 7})
+        assert sent.status_code == 202
+        await both.made[0].cancelled.wait()
+        assert await Events(r).messages() == []
+
+
+async def test_a_stream_is_resumed_in_another_process(place: Place) -> None:
+    """Resumability and Redelivery: each event once, in order, while the first process still runs the request."""
+    async with opened(place) as both:
+        async with both.one.call("wait", {"progress": 3}) as r:
+            events = Events(r)
+            first = [await events.next() for _ in range(2)]
+        async with both.two.listen(first[-1].id) as r:
+            events = Events(r)
+            progress = [(await events.message())["params"]["progress"] for _ in range(2)]
+            both.made[0].go.set()
+            response = await events.message()
+            assert (progress, response["result"]["content"][0]["text"]) == ([2, 3], "done")
+            assert await events.messages() == []  # the stream ends with the response
+
+
+async def test_a_stream_that_has_ended_is_replayed_by_another_process(place: Place) -> None:
+    async with opened(place) as both:
+        async with both.one.call("count", {"to": 3}) as r:
+            events = [event async for event in Events(r)]
+        async with both.two.listen(events[0].id) as r:
+            replayed = [event.id async for event in Events(r) if event.data]
+        assert replayed == [event.id for event in events if event.data]
+
+
+async def test_the_newest_get_carries_the_stream(place: Place) -> None:
+    """Listening for Messages, 4: every message is sent on only one stream."""
+    async with opened(place) as both:
+        await both.one.post("resources/subscribe", {"uri": LAMP})
+        async with both.one.listen() as older:
+            older_events = Events(older)
+            await older_events.next() if older.status_code != 200 else None
+            async with both.two.listen() as newer:
+                assert [event async for event in older_events if event.data] == []  # it ends
+                both.made[0].server.notify_resource_updated(LAMP)
+                assert (await Events(newer).message())["params"] == {"uri": LAMP}
+
+
+async def test_a_change_is_told_by_the_process_that_carries_the_stream(place: Place) -> None:
+    async with opened(place) as both, both.two.listen() as r:
+        events = Events(r)
+        await both.one.post("resources/subscribe", {"uri": LAMP})  # at the other process
+        both.made[0].server.notify_resource_updated(LAMP)
+        assert (await events.message())["params"] == {"uri": LAMP}
+        await both.one.post("resources/unsubscribe", {"uri": LAMP})
+        (run,) = both.made[1].server._core.settings.runs  # noqa: SLF001
+        await eventually(lambda: not any(uri for _, uri in run.changes.topics))
+        # The change may have been told twice: as it came, and as one since the subscription.
+        both.made[1].server.notify_tools_changed()
+        while (await events.message())["method"] != "notifications/tools/list_changed":
+            pass
+        both.made[1].server.notify_resource_updated(LAMP)
+        both.made[1].server.notify_tools_changed()
+        assert (await events.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_a_change_while_no_process_carries_the_stream_is_told_later(place: Place) -> None:
+    async with opened(place) as both:
+        await both.one.post("resources/subscribe", {"uri": LAMP})
+        async with both.one.listen():
+            pass
+        both.made[0].server.notify_resource_updated(LAMP)
+        async with both.two.listen() as r:
+            assert (await Events(r).message())["params"] == {"uri": LAMP}
+
+
+async def test_a_client_may_watch_as_many_resources_as_with_one_process(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each counts once, whichever process the subscription met, and whether this one carries the stream or not."""
+    monkeypatch.setattr(changes, "MAX_SUBSCRIPTIONS", 8)
+
+    async def watch(raw: Raw, number: int) -> Any:
+        return message_of(await raw.post("resources/subscribe", {"uri": f"shelf://{number}"}))
+
+    async with opened(place) as both:
+        for number in range(4):
+            assert (await watch((both.one, both.two)[number % 2], number))["result"] == {}
+        async with both.one.listen():
+            for number in range(4, 8):
+                assert (await watch(both.one, number))["result"] == {}
+            for raw in (both.one, both.two):
+                assert "at most 8" in (await watch(raw, 8))["error"]["message"]
+
+
+async def test_the_log_level_holds_in_all_processes(place: Place) -> None:
+    async with opened(place) as both:
+        await both.one.post("logging/setLevel", {"level": "error"})
+        async with both.two.call("note", {"text": "quiet"}) as r:
+            methods = [message.get("method") for message in await Events(r).messages()]
+        await both.two.post("logging/setLevel", {"level": "info"})
+        async with both.one.call("note", {"text": "loud"}) as r:
+            methods += [message.get("method") for message in await Events(r).messages()]
+        assert methods == [None, "notifications/message", None]
+
+
+async def test_a_process_forgets_an_unused_session_that_lives_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "COPY_TIMEOUT", 0.2)
+    async with opened(place) as both:
+        statistics = lambda: [each() for run in both.made[0].server._core.settings.runs for each in run.endpoints]  # noqa: E731, SLF001
+        await eventually(lambda: not statistics()[0].sessions)
+        async with both.one.call("add", {"a": 1, "b": 2}) as r:
+            assert r.status_code == 200
+
+
+async def test_a_full_mailbox_is_a_503(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that asks does not read its mailbox."""
+    async with opened(place) as both, both.one.call("greet") as r:
+        question = await Events(r).message()
+        store = both.made[1].server._core.stores.sessions  # noqa: SLF001
+        monkeypatch.setattr(store, "send", partial(store.send, limit=1))
+
+        async def read_nothing(*_: object) -> None:
+            await trio.lowlevel.checkpoint()
+
+        monkeypatch.setattr(sharing.Membership, "_read_letters", read_nothing)
+        await trio.sleep(0.05)
+        big = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"name": "x" * 100}}}
+        assert (await both.two.send(big)).status_code == 202  # a single message may be larger
+        refused = await both.two.send(big)
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == "1"
+        assert b"too many" in to_json(refused.json())
+
+
+async def test_a_process_whose_lease_another_one_has_taken_gives_up(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it was running ends with an error on the stream that the client resumes, and the session lives on."""
+    monkeypatch.setattr(sharing, "LEASE", 0.6)
+    monkeypatch.setattr(sharing, "LOOK", 0.1)
+    async with pair(place) as both:
+        store = both.made[0].server._core.stores.sessions  # noqa: SLF001
+        join, stay, members = store.join, store.stay, []
+
+        async def joined(*, lease: float) -> Any:
+            members.append(await join(lease=lease))
+            return members[-1]
+
+        async def stayed(token: str, **given: Any) -> None:
+            if token != members[0].token:  # the first process is as if it had been stopped
+                await stay(token, **given)
+
+        monkeypatch.setattr(store, "join", joined)
+        await both.initialize()
+        assert (await both.two.post("ping")).status_code == 200  # the second process is a member, too
+        async with both.one.call("wait", {"progress": 1}) as r:
+            events = Events(r)
+            last = await events.next()
+            monkeypatch.setattr(store, "stay", stayed)
+            await both.made[0].cancelled.wait()
+        async with both.two.listen(last.id) as r:
+            messages = await Events(r).messages()
+        assert messages[-1]["error"]["message"] == sharing.LOST
+        monkeypatch.undo()
+        assert (await both.one.post("ping")).status_code == 200
+
+
+async def test_a_call_takes_two_round_trips(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "PRIMING_DELAY", 30.0)  # however slow the machine
+    async with opened(place) as both:
+        store, trips = both.made[0].server._core.stores.sessions, []  # noqa: SLF001
+        for name in ("session", "append", "open", "change", "send", "carry", "after"):
+            method = getattr(store, name)
+
+            async def counted(*args: Any, name: str = name, method: Any = method, **kwargs: Any) -> Any:
+                trips.append(name)
+                return await method(*args, **kwargs)
+
+            monkeypatch.setattr(store, name, counted)
+        async with both.one.call("add", {"a": 1, "b": 2}) as r:
+            await r.aread()
+        assert trips == ["session", "append"]

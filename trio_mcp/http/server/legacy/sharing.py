@@ -1,0 +1,512 @@
+"""The sessions that a process shares with others: any of them serves any request of any session.
+
+A session lies in the server's stores; a process that serves one of its requests has a copy of it (`SessionCopy`), which
+the store confirms for each request. Every process that has copies is a member of the store (`Membership`): it has a
+mailbox for what concerns the requests that it runs and the streams that it carries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+import attrs
+import trio
+
+from trio_mcp._log import logger
+from trio_mcp._nursery import closing
+from trio_mcp.http.server.legacy.streams import NumberedStream, StreamRouter
+from trio_mcp.jsonrpc.codec import decode, encode
+from trio_mcp.jsonrpc.messages import (
+    Batch,
+    ErrorData,
+    ErrorResponse,
+    Incoming,
+    Notification,
+    RequestId,
+    Response,
+)
+from trio_mcp.session.server import INITIALIZED, WATCHED, ServerSession
+from trio_mcp.stores.contract import LEASE, LOOK, StaleWriter, StoreError, Stores
+from trio_mcp.stores.event_store import EventStore, StoredEvent
+from trio_mcp.stores.session_store import LETTERS, Letter, Member, SessionStore, StoredSession
+from trio_mcp.types.error_codes import INTERNAL_ERROR
+
+__all__ = ["Membership", "SessionCopy", "SessionGone"]
+
+NUMBERS: Final = 1_000_000_000
+"""How many streams, and requests to clients, a member numbers: those of member 7 begin with 7,000,000,001.
+
+So a response tells which process waits for it. JSON numbers are exact up to nine million members."""
+
+BURIED: Final = 100
+"""How many streams of dead processes are ended at a time (arbitrary)."""
+
+AGAIN: Final = 0.05
+"""Seconds after which a cancellation is sent again whose request no process seemed to run (arbitrary).
+
+A process notes a request in the store only if it takes longer than most do (`PRIMING_DELAY`)."""
+
+PATIENCE: Final = 5.0
+"""Seconds that the last words of a process to its store may take (arbitrary)."""
+
+LOST: Final = "the process that ran the request has ended; its outcome is unknown"
+
+TAKEN: Final = "taken"
+SEEN: Final = "seen"
+"""The fields for the stream of messages that belong to no request: the last event that was written when a process
+stopped carrying the stream, and the last change of which that process had notified the client."""
+
+
+class SessionGone(Exception):
+    """The session has ended."""
+
+
+class SharedSession(Protocol):
+    """A session in this process, as its copy sees it; see `HttpSession`."""
+
+    connection: ServerSession
+    router: StreamRouter
+    exchanges: int
+    over: trio.Event
+
+    def end(self, why: str) -> None: ...
+
+    def feed(self, message: Incoming) -> None: ...
+
+    def start_soon(self, function: Callable[[], Awaitable[None]]) -> None: ...
+
+
+class Membership:
+    """This process as a member of those that serve the sessions of a store.
+
+    Args:
+        stores: The server's stores.
+        nursery: The nursery for its task.
+        seen: Returns the number of the last change of which the listeners in this process have been notified.
+
+    Attributes:
+        store: The sessions in the store.
+        copies: The copies of sessions in this process, by the key of the session.
+        streams: The numbers of new streams.
+    """
+
+    def __init__(self, stores: Stores, nursery: trio.Nursery, seen: Callable[[], int]) -> None:
+        self.store: SessionStore = stores.sessions
+        self.stores = stores
+        self.seen = seen
+        self.copies: dict[str, SessionCopy] = {}
+        self.streams = itertools.count(1)
+        self._nursery = nursery
+        self._member: Member | None = None
+        self._joining = trio.Lock()
+        # A letter that says that another process carries a stream must not be read after this one carries it again.
+        self.reading = trio.Lock()
+        self._next_id = 1
+        self._read = 0
+
+    @property
+    def number(self) -> int:
+        """The number of this member; 0 if it is none."""
+        return 0 if self._member is None else self._member.number
+
+    def member_of(self, number: object) -> int | None:
+        """Return the number of the member to which an id of a request, or of a stream, belongs; None if none."""
+        return number // NUMBERS if type(number) is int and number >= NUMBERS else None
+
+    async def join(self) -> None:
+        """Become a member, unless this process is one.
+
+        Raises:
+            StoreError: If the store can't be used.
+        """
+        if self._member is not None:
+            return
+        async with self._joining:
+            if self._member is not None:
+                return
+            member = await self.store.join(lease=LEASE)
+            self._member, self._read = member, 0
+            self.streams = itertools.count(member.number * NUMBERS + 1)
+            self._next_id = member.number * NUMBERS + 1
+            self._nursery.start_soon(self._serve, member)
+
+    def add(self, copy: SessionCopy) -> tuple[str, int]:
+        """Keep a copy; return the token of the member that serves it, and the id of its first request to the client."""
+        self.copies[copy.key] = copy
+        return "" if self._member is None else self._member.token, self._next_id
+
+    def remove(self, copy: SessionCopy, next_id: int) -> None:
+        """Forget a copy whose next request to the client would have this id."""
+        # A later copy of the same session must not use an id again.
+        self._next_id = max(self._next_id, next_id)
+        if self.copies.get(copy.key) is copy:
+            del self.copies[copy.key]
+
+    def lost(self, token: str) -> None:
+        """Give up everything if the lease with this token was ours: another member ends the streams that are open."""
+        if self._member is None or self._member.token != token:
+            return
+        logger.warning(
+            "this process was silent for so long that another one has ended the requests of its sessions: it starts"
+            " anew; if it was not stopped or suspended, look for a function that blocks the event loop"
+        )
+        self._member = None
+        for copy in tuple(self.copies.values()):
+            copy.session.end("the process was silent for too long, and another one has ended the request")
+
+    # --- the task ------------------------------------------------------------------------------------------------
+
+    async def _serve(self, member: Member) -> None:
+        """Read letters, keep the lease, and end the streams of dead members, until cancelled or the lease is lost."""
+        async with closing(partial(self._leave, member)):
+            with self.stores.listen(LETTERS) as listener:
+                stayed, looked = trio.current_time(), -math.inf
+                while self._member is member:
+                    try:
+                        await self._read_letters(member)
+                        now = trio.current_time()
+                        if now >= stayed + LEASE / 3:
+                            await self.store.stay(member.token, lease=LEASE, read=self._read)
+                            stayed = now
+                            self._keep_alive()
+                        if now >= looked + LOOK:
+                            looked = now
+                            await self._look_after_others()
+                    except StaleWriter:
+                        self.lost(member.token)
+                        return
+                    except StoreError as exc:
+                        logger.debug("the sessions of other processes can't be read: %s", exc)
+                    await listener.woken()
+
+    async def _leave(self, member: Member) -> None:
+        """End what is under way, unless the lease is lost: clients learn at once that they get no response."""
+        if self._member is not member:
+            return
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE):
+            for copy in tuple(self.copies.values()):  # what their requests have sent last is stored first
+                await copy.session.over.wait()
+            with contextlib.suppress(StoreError):
+                await self._bury(member)
+        self._member = None
+
+    async def _read_letters(self, member: Member) -> None:
+        async with self.reading:
+            found = await self.store.letters(member.token, self._read)
+            for letter in found:
+                self._read = letter.number
+                copy = self.copies.get(letter.session)
+                if copy is not None:
+                    copy.take(letter)
+        if found:
+            await self.store.stay(member.token, lease=LEASE, read=self._read)
+
+    async def _look_after_others(self) -> None:
+        for dead in await self.store.take_over(lease=LEASE, most=BURIED):
+            with contextlib.suppress(StaleWriter):  # this took so long that another one goes on with it
+                await self._bury(dead)
+
+    async def _bury(self, member: Member) -> None:
+        """End all streams of a member, each with an error, and remove the member."""
+        while found := await self.store.open_streams(member.token, BURIED):
+            for each in found:
+                errors = [error_for(json.loads(text)) for text in each.requests]
+                events = [StoredEvent(each.stream, 0, data) for data in errors]
+                await self.store.append(each.session, events, member.token, ended=[each.stream])
+        await self.store.leave(member.token)
+
+    def _keep_alive(self) -> None:
+        """Let sessions live on whose streams this process carries."""
+        for copy in tuple(self.copies.values()):
+            if copy.session.exchanges:
+                copy.session.start_soon(copy.keep_alive)
+
+
+def error_for(request_id: RequestId) -> bytes:
+    """Return the error response to a request whose process has ended."""
+    return encode(ErrorResponse(request_id, ErrorData(INTERNAL_ERROR, LOST)))
+
+
+class SessionCopy(EventStore):
+    """A session of the store, as this process serves it. For the session's router it is the event store.
+
+    Args:
+        membership: The membership of this process.
+        session: The session that this process serves.
+        key: The key of the session in the store.
+        timeout: Seconds after which an unused session expires.
+    """
+
+    def __init__(self, membership: Membership, session: SharedSession, key: str, timeout: float) -> None:
+        self.membership = membership
+        self.session = session
+        self.key = key
+        self._timeout = timeout
+        self._store = membership.store
+        self.token = ""  # of the member that this process was when it began with the session
+        self._version = 0
+        self._expires = 0.0
+        self._fields: Mapping[str, bytes] = {}
+        # Whether a request may have changed the fields, so that they are stored before its response is.
+        self.changing = False
+
+    def _later(self) -> float:
+        return self.membership.stores.now() + self._timeout
+
+    # --- the session ---------------------------------------------------------------------------------------------
+
+    async def add(self, limit: int) -> None:
+        """Put a new session into the store; the errors are those of `SessionStore.add`.
+
+        If there are too many, one that has not finished the handshake gives way, because a scanner can open many such
+        sessions at no cost.
+        """
+        connection = self.session.connection
+        self.token, first_id = self.membership.add(self)
+        connection.first_request_id(first_id)
+        declaration = json.dumps(connection.declaration()).encode()
+        self._fields = {**connection.fields(), SEEN: self._seen_now()}
+        self._expires = self._later()
+        self._version = 1
+        await self._store.add(
+            StoredSession(self.key, declaration, self._fields, self._expires), limit=limit, unless=INITIALIZED
+        )
+
+    def begin(self, found: StoredSession) -> None:
+        """Begin with a session that the store has."""
+        self.token, first_id = self.membership.add(self)
+        self.session.connection.resume(json.loads(found.declaration), first_id)
+        self._take(found)
+
+    def lost(self) -> None:
+        """Give up all copies, as another member has taken the lease."""
+        self.membership.lost(self.token)
+
+    async def end(self) -> None:
+        """End the session in all processes."""
+        await self._store.end(self.key)
+
+    def _take(self, found: StoredSession) -> Collection[str]:
+        self._version, self._expires, self._fields = found.version, found.expires, found.fields
+        return self.session.connection.take_fields(found.fields)
+
+    def _seen_now(self) -> bytes:
+        return b"%d" % self.membership.seen()
+
+    async def confirm(self) -> None:
+        """Learn what has changed; each request of the session is served only after this.
+
+        Raises:
+            SessionGone: If the session has ended.
+            StoreError: If the store can't be used.
+        """
+        found = await self._store.session(self.key, known=self._version)
+        if found is None:
+            raise SessionGone
+        if found.version != self._version and (new := self._take(found)):
+            await self._catch_up(new)
+        if self.membership.stores.now() > found.expires - self._timeout / 2:
+            await self.touch()
+
+    async def _learn(self) -> None:
+        with self._unheard(), contextlib.suppress(SessionGone):  # the next request tells its client
+            await self.confirm()
+
+    async def touch(self) -> None:
+        """Let the session live for longer."""
+        await self._change(expires=self._later())
+
+    @contextlib.contextmanager
+    def _unheard(self) -> Iterator[None]:
+        """Note that the store can't be used, where no request waits for it."""
+        try:
+            yield
+        except StaleWriter:
+            self.membership.lost(self.token)
+        except StoreError as exc:
+            logger.debug("a session could not be kept in the store: %s", exc)
+
+    async def keep_alive(self) -> None:
+        """Let the session live for longer, if the store can be used."""
+        with self._unheard():
+            await self.touch()
+
+    async def save(self) -> None:
+        """Store the fields, as far as they have changed."""
+        self.changing = False
+        now, before = self.session.connection.fields(), self._fields
+        changed: dict[str, bytes | None] = {
+            # With a resource, the number of the newest change is kept: the client is told of later ones.
+            name: self._seen_now() if name.startswith(WATCHED) else value
+            for name, value in now.items()
+            if name not in before or (before[name] != value and not name.startswith(WATCHED))
+        }
+        changed |= {name: None for name in before if name not in now and name not in (TAKEN, SEEN)}
+        if changed:
+            await self._change(fields=changed)
+
+    async def _change(self, *, expires: float | None = None, fields: Mapping[str, bytes | None] | None = None) -> None:
+        version = await self._store.change(self.key, self.token, expires=expires, fields=fields)
+        if version is None or fields is None:
+            return
+        # Another process may have changed other fields: then the version is higher by more than one, and the next
+        # request reads them all.
+        if version == self._version + 1:
+            self._version = version
+        merged = {**self._fields, **fields}
+        self._fields = {name: value for name, value in merged.items() if value is not None}
+
+    # --- messages of the client ----------------------------------------------------------------------------------
+
+    async def route(self, message: Incoming) -> Incoming | None:
+        """Send what other processes wait for to them, and return the rest of the message, if there is one.
+
+        Raises:
+            StoreFull: If the mailbox of a process is full.
+            StoreError: If the store can't be used.
+        """
+        if type(message) is not Batch:
+            return None if await self._sent(message) else message
+        rest = [item for item in message.items if not await self._sent(item)]
+        return attrs.evolve(message, items=tuple(rest)) if rest else None
+
+    async def _sent(self, item: Incoming) -> bool:
+        connection, member = self.session.connection, None
+        if isinstance(item, (Response, ErrorResponse)):
+            member = self.membership.member_of(item.id)
+        elif isinstance(item, Notification):
+            params = item.params or {}
+            if item.method == "notifications/progress":
+                member = self.membership.member_of(params.get("progressToken"))
+            elif item.method == "notifications/cancelled":
+                request_id = params.get("requestId")
+                if not isinstance(request_id, (int, str)) or connection.serves(request_id):
+                    return False
+                return await self._cancel(encode(item), json.dumps(request_id))
+        if member is None or member == self.membership.number:
+            return False
+        await self._store.send(self.key, encode(item), member=member)
+        return True
+
+    async def _cancel(self, data: bytes, request: str) -> bool:
+        if await self._store.send(self.key, data, request=request):
+            return True
+        await trio.sleep(AGAIN)
+        return await self._store.send(self.key, data, request=request)
+
+    # --- letters -------------------------------------------------------------------------------------------------
+
+    def take(self, letter: Letter) -> None:
+        """Act on a letter of another process."""
+        session, router = self.session, self.session.router
+        stream = router.streams.get(letter.stream)
+        match letter.kind:
+            case "message":
+                session.feed(decode(letter.data))
+            case "events" if stream is not None:
+                stream.advance(letter.event, ended=letter.ended)
+            case "taken" if stream is not None and stream.writer is not None:
+                stream.give_away()
+            case "changed":
+                session.start_soon(self._learn)
+            case "ended":
+                session.end("the client has ended the session")
+
+    # --- streams -------------------------------------------------------------------------------------------------
+
+    async def open(self, stream: NumberedStream) -> None:
+        """Note in the store that this process runs the requests of a stream; others must know that for resumption."""
+        if stream.noted or not stream.owed:
+            return
+        stream.noted = True
+        requests = [json.dumps(each) for each in stream.owed]
+        if not await self._store.open(self.key, self.token, stream.number, requests):
+            raise SessionGone
+        if not stream.owed and stream.ready == stream.last:  # the response has come in the meantime
+            await self.close(stream.number)
+
+    async def close(self, number: int) -> None:
+        """Note in the store that a stream has ended without a further event, if the store can be used."""
+        with self._unheard():
+            await self._store.append(self.key, (), self.token, ended=[number])
+
+    async def carry(self, number: int) -> tuple[int, bool]:
+        """Carry a stream from now on; return the number of its newest event, and whether it is open.
+
+        Raises:
+            SessionGone: If the session has ended.
+            StoreError: If the store can't be used.
+        """
+        async with self.membership.reading:
+            found = await self._store.carry(self.key, self.token, number)
+        if found is None:
+            raise SessionGone
+        return found
+
+    async def hear(self) -> None:
+        """Notify the client of changes until `drop`: also of those during the time in which no process has done so.
+
+        The errors are those of `carry`.
+        """
+        session = await self._store.session(self.key)
+        if session is None:
+            raise SessionGone
+        self._take(session)
+        # The listener hears before the store is asked, so that no change is missed in between.
+        await self._catch_up(self.session.connection.hear())
+
+    async def _catch_up(self, topics: Collection[str]) -> None:
+        """Notify the client of the changes that it has missed.
+
+        Args:
+            topics: Those of which it is notified only from now on.
+        """
+        seen = int(self._fields.get(SEEN, b"0"))
+        known = {topic: max(seen, int(self._fields.get(WATCHED + topic, b"0"))) for topic in topics}
+        found = await self.membership.stores.changed(min(known.values(), default=seen))
+        self.session.connection.tell(
+            [topic for topic in known if not found.complete or found.topics.get(topic, 0) > known[topic]]
+        )
+
+    @property
+    def taken(self) -> int:
+        """The number of the last event of the stream 0 that the client has got from a process that carried it."""
+        return int(self._fields.get(TAKEN, b"0"))
+
+    async def drop(self, number: int, taken: int) -> None:
+        """Carry a stream no longer, of which the client has got everything up to an event.
+
+        The store is told even if the caller is cancelled.
+        """
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE), self._unheard():
+            if not number and self.session.connection.stop_hearing() and not self.session.connection.closed:
+                await self._change(fields={TAKEN: b"%d" % taken, SEEN: self._seen_now()})
+            await self._store.drop(self.key, self.token, number)
+
+    # --- the event store of the router ---------------------------------------------------------------------------
+
+    async def append(
+        self, session: str, events: Sequence[StoredEvent], *, ended: Collection[int] = ()
+    ) -> Sequence[int]:
+        try:
+            if self.changing:
+                await self.save()
+            return await self._store.append(
+                session, events, self.token, ended=ended, expires=self._later() if ended else None
+            )
+        except StaleWriter:
+            self.membership.lost(self.token)
+            raise
+
+    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        return await self._store.after(session, stream, number)
+
+    async def forget(self, session: str) -> None:
+        """Do nothing: the session lives on in the store."""
+        await trio.lowlevel.checkpoint()
