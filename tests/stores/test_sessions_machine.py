@@ -203,11 +203,13 @@ async def compare(steps: list[Step]) -> None:
                     world.added += 1
                     here, there = [await result(partial(getattr(world, name), each, *arguments)) for each in sides]
                     assert here == there, name
+                for each in sides:  # a write deletes what has expired, of which only the events could be seen
+                    await result(partial(each.stores[0].stay, "stale", lease=1.0))
                 here, there = [await world.seen(each) for each in sides]
                 assert here == there, name
 
 
 @given(STEPS)
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_sessions_in_memory_and_in_a_file_do_the_same(steps: list[Step]) -> None:
     trio.run(compare, steps)

@@ -155,6 +155,7 @@ class MemorySessions(SessionStore):
 
     async def stay(self, token: str, *, lease: float, read: int = 0) -> None:
         await trio.lowlevel.checkpoint()
+        self._drop_expired()
         member = self._member(token)
         member.until = self._clock() + lease
         self._listeners.hurry(lease + MOMENT)
