@@ -497,9 +497,13 @@ class SessionCopy(EventStore):
         try:
             if self.changing:
                 await self.save()
-            return await self._store.append(
-                session, events, self.token, ended=ended, expires=self._later() if ended else None
-            )
+            # The store has an index of these times, so a new one costs it time.
+            later = self._later() if ended else 0.0
+            expires = later if later > self._expires + self._timeout / 20 else None
+            numbers = await self._store.append(session, events, self.token, ended=ended, expires=expires)
+            if expires is not None:
+                self._expires = expires
+            return numbers
         except StaleWriter:
             self.membership.lost(self.token)
             raise
