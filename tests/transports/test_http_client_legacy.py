@@ -351,3 +351,39 @@ async def test_a_request_that_the_server_cancels_leaves_nothing_in_the_log(
             await client.call_tool("t")
             await works(client)
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "times"),
+    [
+        ("answer", {"Retry_After": "0"}, 3),  # a function of the server waits for it
+        ("answer", {}, 1),  # the server does not say that it might take the response later
+        ("x/note", {"Retry_After": "0"}, 1),  # only its author knows whether it is still of interest
+    ],
+)
+async def test_a_response_is_sent_again_if_the_server_asks_for_that(
+    name: str, fields: dict[str, str], times: int
+) -> None:
+    """RFC 9110, section 15.6.4: a server that can't take it now says when it may."""
+    came: list[Asked] = []
+    faults = Faults()
+
+    async def busy_twice(asked: Asked) -> None:
+        came.append(asked)
+        await (asked.status(503, **fields) if len(came) < 3 else asked.status(202))
+        if len(came) == times:
+            faults.told.set()
+
+    asks = streaming(event({"jsonrpc": "2.0", "id": "q", "method": "roots/list"}), then="gone")
+    handlers = {"tools/call": asks, name: busy_twice}
+    async with (
+        legacy(handlers, answers=Answers(roots=[]), options=faults.options) as (server, client),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(client.call_tool, "t")
+        await server.until("tools/call")
+        await client.notify("x/note")
+        await faults.told.wait()
+        nursery.cancel_scope.cancel()
+    assert len(came) == times
+    assert any("was not accepted by the server" in fault for fault in faults.said) == (times == 1)

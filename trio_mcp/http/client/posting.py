@@ -68,6 +68,10 @@ ERROR_BODY_TIMEOUT: Final = 5.0
 """Seconds that an error's body may take to arrive (arbitrary); the part that has arrived by then is the excerpt."""
 DRAIN_TIMEOUT: Final = 2.0
 """Seconds that a stream may take to end after its response (arbitrary); after that, its connection is closed."""
+MAX_TELLS: Final = 6
+"""How often a response of ours is sent while the server asks for it to be sent later (arbitrary)."""
+MAX_PAUSE: Final = 5.0
+"""The longest pause in seconds between two of these attempts (arbitrary)."""
 MAX_TURNS: Final = 8
 """How many turns of the event loop a request waits for a connection that is about to become free (arbitrary); one is
 usually enough."""
@@ -234,11 +238,23 @@ class Remote:
     async def tell(self, message: Message) -> None:
         """Send a message that gets no response; send it again if the connection breaks and a duplicate does no harm.
 
-        One of our own responses may arrive twice: a server ignores the second.
+        One of our own responses may arrive twice: a server ignores the second. It is also sent again if the server asks
+        for that, because a function of the server waits for it.
 
         Raises:
             TrioMcpError: If the server did not accept the message.
         """
+        for last in (*[False] * (MAX_TELLS - 1), True):
+            try:
+                await self._tell_twice(message)
+            except HttpError as exc:
+                if last or isinstance(message, Notification) or exc.trouble != "busy" or exc.retry_after is None:
+                    raise
+                await trio.sleep(min(exc.retry_after, MAX_PAUSE))
+            else:
+                return
+
+    async def _tell_twice(self, message: Message) -> None:
         try:
             await self._tell(message)
         except Disconnected as exc:
