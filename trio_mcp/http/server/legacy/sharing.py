@@ -52,8 +52,8 @@ AGAIN: Final = 0.05
 
 A process notes a request in the store only if it takes longer than most do (`PRIMING_DELAY`)."""
 
-PATIENCE: Final = 5.0
-"""Seconds that the last words of a process to its store may take (arbitrary)."""
+PATIENCE: Final = 2.0
+"""Seconds that the last words of a process to its store may take (arbitrary): a supervisor kills it after five."""
 
 LOST: Final = "the process that ran the request has ended; its outcome is unknown"
 
@@ -426,8 +426,10 @@ class SessionCopy(EventStore):
             return
         stream.noted = True
         requests = [json.dumps(each) for each in stream.owed]
-        if not await self._store.open(self.key, self.token, stream.number, requests):
-            raise SessionGone
+        # If the store can't be used, the request goes on: only its stream can't be resumed elsewhere.
+        with self._unheard():
+            if not await self._store.open(self.key, self.token, stream.number, requests):
+                self.session.end("the session has ended")
         if not stream.owed and stream.ready == stream.last:  # the response has come in the meantime
             await self.close(stream.number)
 
