@@ -109,24 +109,40 @@ class Judge:
             case "cancelled":
                 yield from self._of_cancelled(attempt)
             case "store":
-                if not KINDS[attempt.kind][2]:
+                if not KINDS[attempt.kind][2] and not _in_session(attempt):
                     yield "it needs no store"
                 elif not self._was_away(attempt):
                     yield "the store was there"
             case "refused":
                 if begun and attempt.kind != "work":  # whose polls are calls of their own
                     yield "the caller was told that it was not begun, and a process has begun it"
-                elif not self._killed(attempt.began, attempt.ended):
+                elif not self._killed(attempt.began, attempt.ended) and not (
+                    _in_session(attempt) and self._was_away(attempt)
+                ):
                     yield "it was refused, and no process was killed"
             case "lost":
                 pids = {entry.pid for entry in begun}
                 killed = self._killed(attempt.began, attempt.ended)
+                if _in_session(attempt) and self._outlasted(attempt):
+                    return
                 if not killed and not self._crossed(attempt):
                     yield "its connection was lost, and no process was killed"
                 elif killed and pids and attempt.kind != "work" and not pids & killed:
                     yield "the process that ran it was not killed"
+            case "failed" if _in_session(attempt) and attempt.kind == "ask" and self._was_away(attempt):
+                pass  # the question could not be stored
+            case "wrong" if _in_session(attempt) and attempt.kind == "steps" and self._was_away(attempt):
+                pass  # nor could the progress
             case other:
                 yield f"it is {other}"
+
+    def _outlasted(self, attempt: Attempt) -> bool:
+        """Whether an attempt took longer than a process that ends gracefully lets requests take."""
+        return attempt.ended - attempt.began > GRACE and any(
+            event.began <= attempt.ended and attempt.began <= event.ended + MARGIN
+            for event in self._seen.events
+            if event.kind in ENDINGS
+        )
 
     def _posts(self, attempt: Attempt) -> list[list[Entry]]:
         """Return what became of each request of an attempt; of one that asks, not of the round that has asked."""
@@ -321,3 +337,8 @@ class Judge:
                 place = bisect.bisect_left(changes, at)
                 if what == "told" and before != "off" and place:
                     yield at - changes[place - 1]
+
+
+def _in_session(attempt: Attempt) -> bool:
+    """Whether a call belongs to a session, which needs the store."""
+    return attempt.route.startswith("session")

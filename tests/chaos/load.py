@@ -15,6 +15,7 @@ from tests.chaos.tools import STEPS, topic
 from tests.soak.tools import digest
 from trio_mcp import Answers, Client, HttpServerParameters, McpError, RequestTimeout, TransportError, TrioMcpError
 from trio_mcp.extensions import Tasks
+from trio_mcp.http.server.legacy.sharing import LOST
 from trio_mcp.types import ProgressNotificationParams
 
 TIMEOUT = 30.0
@@ -29,7 +30,7 @@ MOST = 300
 PAUSES = (0.2, 0.5, 1.0)
 """Seconds until a call is tried again: the first time, the second, and each further one. Chosen."""
 
-MODERN = "2026-07-28"
+MODERN, LEGACY = "2026-07-28", "2025-11-25"
 
 
 @attrs.define(eq=False)
@@ -65,27 +66,32 @@ class Route:
         url: The URL.
         kept: Whether its connections are kept; otherwise each call has a client of its own.
         weight: Its share of the calls.
+        mode: The revision; with that of the legacy era, all calls belong to one session.
     """
 
     name: str
     url: str
     kept: bool
     weight: int
+    mode: str = MODERN
 
     def target(self) -> HttpServerParameters:
         return HttpServerParameters(self.url, headers={"x-user": self.name})
 
     @contextlib.asynccontextmanager
     async def client(self, answers: Answers | None = None) -> AsyncIterator[Client]:
-        async with Client(self.target(), mode=MODERN, answers=answers, extensions=[Tasks()]) as client:
+        extensions = [Tasks()] if self.mode == MODERN else []
+        async with Client(self.target(), mode=self.mode, answers=answers, extensions=extensions) as client:
             yield client
 
 
 def outcome_of(error: Exception) -> str:
     """Return what an error tells the caller of a call."""
     if isinstance(error, McpError):
-        if "store of tasks" in error.message:
+        if "store of tasks" in error.message or "the event store failed" in error.message:
             return "store"
+        if error.message == LOST:
+            return "lost"
         return "refused" if isinstance(error.data, dict) and error.data.get("ending") is True else "failed"
     if isinstance(error, TransportError):
         busy = getattr(error, "status", 0) == 503 and getattr(error, "retry_after", None) is not None
@@ -221,6 +227,8 @@ class Load:
     async def _one(self, route: Route, client: Client | None) -> None:
         self._number += 1
         kinds = [kind for kind in KINDS if client is not None or kind in SINGLE]
+        if route.mode == LEGACY:
+            kinds.remove("work")  # the tasks of that era are others
         kind = self._rng.choices(kinds, [KINDS[each][1] for each in kinds])[0]
         name, rng = f"{route.name}-{self._number}", random.Random(self._rng.random())
         until = time.monotonic() + PATIENCE

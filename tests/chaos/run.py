@@ -15,7 +15,7 @@ import trio
 from tests.chaos.events import Event, Events
 from tests.chaos.front import before
 from tests.chaos.ledger import Entry, entries, kept
-from tests.chaos.load import MODERN, TIMEOUT, Listener, Load, Route
+from tests.chaos.load import LEGACY, MODERN, TIMEOUT, Listener, Load, Route
 from tests.chaos.processes import Served
 from trio_mcp import Client, TrioMcpError
 from trio_mcp.stores import KeyRing
@@ -90,6 +90,8 @@ async def run(plan: Plan) -> Seen:
                     Route("direct-anew", direct, False, 15),
                     Route("nginx-kept", nginx_kept, True, 30),
                     Route("nginx-anew", nginx_anew, True, 25),
+                    Route("session-direct", direct, True, 15, LEGACY),
+                    Route("session-nginx", nginx_anew, True, 15, LEGACY),
                 ]
                 seen = Seen(plan, Load(routes, plan.rate, f"{plan.seed}"), deaths=served.deaths, said=served.said)
                 async with trio.open_nursery() as nursery:

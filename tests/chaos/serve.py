@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.planted import PLANTED
-from tests.chaos.tools import DELAY, GRACE, LEASE, SILENCE, START, make
+from tests.chaos.tools import DELAY, GRACE, LEASE, MEMBER_LEASE, SILENCE, START, make
+from trio_mcp.http.server.legacy import sharing
 from trio_mcp.server.processes import child, children, slots, supervisor
 from trio_mcp.stores import key_ring
 
@@ -18,6 +19,7 @@ SHORTER: dict[Any, dict[str, Any]] = {
     child: {"EXTRA": 3.0, "BEAT": 0.4},
     slots: {"PAUSES": (0.2,)},
     key_ring: {"DELAY": DELAY, "LOOK": 0.5},
+    sharing: {"LEASE": MEMBER_LEASE},
 }
 """Time limits of the library, so that a minute sees each event."""
 
@@ -31,4 +33,4 @@ if SETTINGS["plant"] is not None:
 server = make(Path(SETTINGS["folder"]))
 
 if __name__ == "__main__":
-    server.run("http", port=SETTINGS["port"], processes=3, stateless=True, grace=GRACE)
+    server.run("http", port=SETTINGS["port"], processes=3, grace=GRACE)

@@ -23,6 +23,9 @@ from trio_mcp.stores import KeyRing, SqliteStores, StoreError, UserStateOptions
 LEASE = 3.0
 """Seconds after which a silent process is killed while others can't write to the file, and a lost task is claimed."""
 
+MEMBER_LEASE = 9.0
+"""Seconds after which what a silent process ran for sessions is ended: longer than the file is locked."""
+
 SILENCE = 6.0
 """Seconds after which a silent process is killed in any case."""
 
