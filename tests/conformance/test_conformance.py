@@ -93,13 +93,9 @@ def front_url() -> Iterator[str]:
 
 
 @pytest.mark.nginx
-@pytest.mark.parametrize("revision", [MODERN, BARE])
+@pytest.mark.parametrize("revision", older_again(*REVISIONS, BARE))
 def test_three_servers_conform_as_one_to(suite: Suite, front_url: str, revision: str, tmp_path: Path, say: Say) -> None:
-    """Each request goes to the next of three processes, in the order in which requests arrive.
-
-    The bare suite also has scenarios of 2025-11-25, with sessions. Their requests go to the next process, too; where
-    the session is unknown, nginx passes on no 404 but gives the request to another process.
-    """
+    """Each request goes to the next of three processes, those of sessions too, in the order in which they arrive."""
     say(judge_server(suite, front_url, revision, tmp_path))
 
 

@@ -86,6 +86,7 @@ def test_stores_in_memory_are_refused_for_more_than_one_process(count: int, monk
         ({"stateless": True}, 2, False),
         ({"transport": "websocket"}, 2, False),
         ({"revisions": ["2026-07-28"]}, 2, False),
+        ({"stores": "desk.db"}, 2, False),
     ],
 )
 def test_sessions_of_the_legacy_era_get_one_warning(
@@ -95,13 +96,14 @@ def test_sessions_of_the_legacy_era_get_one_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """They live in one process; a WebSocket is a session of its own."""
+    """Without stores they live in one process; a WebSocket is a session of its own."""
     monkeypatch.setattr(supervisor, "again", list)
     monkeypatch.setattr(trio, "run", lambda run: 0)
     words = {"transport": "http", **arguments}
-    server = Server("desk", **({"revisions": words.pop("revisions")} if "revisions" in words else {}))
+    server = Server("desk", **{name: words.pop(name) for name in ("revisions", "stores") if name in words})
     server.run(words.pop("transport"), port=0, processes=count, **words)
     assert [record.message for record in caplog.records if "lives in one of the" in record.message] == [
         "each session of the legacy era lives in one of the 2 processes, and its requests find it only on one "
-        "connection: serve with stateless=True, or limit the server to modern revisions; see how-to/processes"
+        "connection: give the server stores, serve with stateless=True, or limit the server to modern revisions; "
+        "see how-to/processes"
     ] * warned

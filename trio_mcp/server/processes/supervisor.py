@@ -83,10 +83,11 @@ def supervise(
         pass
     os.close(descriptor)
     with listening(host, port, settings) as (sockets, url, options):
-        if count > 1 and sessions and not options.settings["stateless"]:
+        if count > 1 and stores is None and sessions and not options.settings["stateless"]:
             logger.warning(
                 "each session of the legacy era lives in one of the %d processes, and its requests find it only on one "
-                "connection: serve with stateless=True, or limit the server to modern revisions; see how-to/processes",
+                "connection: give the server stores, serve with stateless=True, or limit the server to modern "
+                "revisions; see how-to/processes",
                 count,
             )
         # Without this, each of the first children would end with the same error.
