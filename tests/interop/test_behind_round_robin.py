@@ -1,6 +1,7 @@
-"""Other people's clients of the modern era, with three of our processes behind nginx in place of one: the same tests.
+"""Other people's clients, with three of our processes behind nginx in place of one: the same tests, in both eras.
 
-Each request goes to the next process. Functions whose questions wait in one process (`park_input`) are left out.
+Each request goes to the next process, those of sessions, too. Functions whose questions wait in one process
+(`park_input`) are left out in the modern era.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .support import marked_environment, python_peer
 from .test_ext_tasks import test_its_session_gets_results_asks_fails_and_cancels  # noqa: F401
 from .test_fastmcp_tasks import (  # noqa: F401
     fastmcp_tasks,
+    test_its_client_gets_ordinary_calls_in_the_legacy_era,
     test_its_client_waits_for_tasks_holds_handles_answers_and_cancels,
 )
 from .test_inspector import (  # noqa: F401
@@ -32,6 +34,7 @@ from .test_inspector import (  # noqa: F401
 )
 from .test_official_client import (  # noqa: F401
     Connect,
+    runs_of,
     test_a_listener_hears_of_what_it_asked_for,
     test_a_page_to_visit_reaches_the_client,
     test_an_extension_and_its_method,
@@ -75,9 +78,10 @@ def forget_events(front: Front) -> None:
 # --- the official Python SDK --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def mode() -> str:
-    return "auto"
+@pytest.fixture(params=["auto", "legacy"])
+def mode(request: pytest.FixtureRequest) -> str:
+    value: str = request.param
+    return value
 
 
 @pytest.fixture
@@ -86,10 +90,16 @@ def connect(mode: str, ours: Front) -> Connect:
     return partial(mcp.Client, ours.url, mode=mode)
 
 
+@pytest.mark.parametrize("mode", ["legacy"])
+async def test_a_parked_interview_runs_once_in_a_session(connect: Connect) -> None:
+    """The answer to each question reaches the process that has asked."""
+    assert await runs_of("parked_interview", connect) == 1
+
+
 # --- the TypeScript SDK -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["v2-auto", "v2-pinned"])
+@pytest.fixture(scope="module", params=["v1", "v2-legacy", "v2-auto", "v2-pinned"])
 def session(request: pytest.FixtureRequest, npm: NodePeers, ours: Front) -> Session:
     forget_events(ours)
     with marked_environment() as environment:
@@ -119,6 +129,8 @@ def everything() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def inspector(npm: NodePeers, everything: str, environment: dict[str, str], tmp_path: Path) -> Inspector:
-    return inspector_of(npm, environment, tmp_path, "modern", everything)
+@pytest.fixture(params=["modern", "legacy"])
+def inspector(
+    npm: NodePeers, everything: str, environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
+) -> Inspector:
+    return inspector_of(npm, environment, tmp_path, request.param, everything)
