@@ -20,10 +20,17 @@ from pydantic import BaseModel
 
 from trio_mcp import Context, InputOptions, Principal, Server
 from trio_mcp.extensions import TaskOptions, TaskPolicy, Tasks
+from trio_mcp.http.server.legacy import sharing
 from trio_mcp.server.processes import child, children, slots, supervisor
 from trio_mcp.stores import KeyRing, SqliteStores, UserStateOptions
 
-ROOMS: dict[str, Any] = {"child": child, "children": children, "slots": slots, "supervisor": supervisor}
+ROOMS: dict[str, Any] = {
+    "child": child,
+    "children": children,
+    "sharing": sharing,
+    "slots": slots,
+    "supervisor": supervisor,
+}
 LAMP = "desk://lamp"
 
 

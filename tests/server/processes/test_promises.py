@@ -539,14 +539,21 @@ async def test_a_task_that_kills_each_process_that_runs_it_ends_and_the_server_g
 # --- the table --------------------------------------------------------------------------------------------------------
 
 PROCESSES = "tests/server/processes"
+SESSIONS = f"{PROCESSES}/test_session_promises.py"
 TASKS = "tests/extensions/tasks"
 
 TESTS: dict[str, tuple[Callable[..., object] | str, ...]] = {
     "a process is killed": (test_a_killed_process_loses_what_it_was_running_and_nothing_else,),
+    "a process that serves sessions is killed": (
+        f"{SESSIONS}::test_a_killed_process_ends_its_requests_with_errors_and_no_session",
+    ),
     "a process is stopped for long": (
         f"{PROCESSES}/test_processes.py::test_a_stopped_child_is_killed_and_one_that_ignores_sigterm_as_well",
         f"{TASKS}/test_losses.py::test_nothing_runs_after_a_thaw_before_a_renewal_is_confirmed",
         f"{TASKS}/test_crashes.py::test_no_finished_step_runs_again_when_processes_are_killed_or_stopped",
+    ),
+    "a process that serves sessions is stopped for more than 15 seconds": (
+        f"{SESSIONS}::test_a_stopped_process_gives_up_what_another_one_has_ended",
     ),
     "it is stopped while it writes to the file": (
         f"{PROCESSES}/test_sharing.py::test_a_process_that_was_stopped_in_a_transaction_is_killed_and_the_others_go_on",
@@ -558,6 +565,7 @@ TESTS: dict[str, tuple[Callable[..., object] | str, ...]] = {
     "a rolling restart": (
         test_a_rolling_restart_cuts_off_what_takes_longer_than_its_grace_and_nothing_else,
         f"{PROCESSES}/test_processes.py::test_a_rolling_restart_fails_no_call",
+        f"{SESSIONS}::test_a_rolling_restart_ends_no_session_and_fails_none_of_its_calls",
         f"{TASKS}/test_losses.py::test_a_server_that_ends_releases_its_tasks_at_once",
     ),
     "two versions of the program run meanwhile": (
@@ -573,7 +581,12 @@ TESTS: dict[str, tuple[Callable[..., object] | str, ...]] = {
         test_a_parked_function_is_asked_anew_where_it_does_not_wait,
         "tests/server/test_input_parking.py::test_a_function_that_is_asked_anew_each_time_ends_with_its_rounds",
     ),
+    "a client ends its session": (f"{SESSIONS}::test_a_delete_ends_a_session_in_all_processes",),
+    "a process does not read the messages for it: it is stopped, or its event loop is blocked": (
+        f"{SESSIONS}::test_a_full_mailbox_refuses_a_message_and_nothing_else",
+    ),
     "a client, a proxy or the network breaks a connection": (
+        "tests/server/http/test_shared_sessions.py::test_a_stream_is_resumed_in_another_process",
         "tests/server/http/test_modern.py::test_the_end_of_the_response_stream_cancels_the_handler",
         "tests/server/test_behind_nginx.py::test_a_client_that_leaves_cancels_its_tool",
     ),
@@ -583,6 +596,7 @@ TESTS: dict[str, tuple[Callable[..., object] | str, ...]] = {
     ),
     "the file is locked": (
         test_a_locked_file_delays_writes_and_then_fails_them_and_nothing_else,
+        f"{SESSIONS}::test_a_locked_file_fails_requests_of_sessions_and_ends_no_session",
         "tests/server/test_bus.py::test_more_changes_than_can_wait_become_one_of_everything",
         f"{TASKS}/test_losses.py::test_an_outcome_is_stored_once_the_store_is_back",
         f"{TASKS}/test_losses.py::test_a_run_that_can_not_renew_its_lease_stops_itself_at_two_thirds",
