@@ -7,19 +7,21 @@ Each request goes to the next process, those of sessions, too. Functions whose q
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import mcp
 import pytest
+import trio
 
 from tests.conformance.suite import everything_front
 from tests.round_robin import Front, round_robin
 
 from . import test_official_client
 from .node_peers import NodePeers
-from .support import marked_environment, python_peer
+from .support import DEADLINE, PEERS, marked_environment, python_peer
 from .test_ext_tasks import test_its_session_gets_results_asks_fails_and_cancels  # noqa: F401
 from .test_fastmcp_tasks import (  # noqa: F401
     fastmcp_tasks,
@@ -94,6 +96,31 @@ def connect(mode: str, ours: Front) -> Connect:
 async def test_a_parked_interview_runs_once_in_a_session(connect: Connect) -> None:
     """The answer to each question reaches the process that has asked."""
     assert await runs_of("parked_interview", connect) == 1
+
+
+ITS_SERVER = """
+import runpy, signal, sys
+sys.stdout = sys.stderr  # where the first line is expected
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # uvicorn ends by the signal otherwise
+sys.path.insert(0, sys.argv.pop(1))
+runpy.run_module("official_http_server", run_name="__main__")
+"""
+
+
+async def test_its_own_sessions_do_not_survive_there() -> None:
+    """A control: each of its servers keeps its sessions to itself, so the second request fails."""
+    with marked_environment() as environment:
+        command = [sys.executable, "-c", ITS_SERVER, str(PEERS), "events"]
+        with (
+            round_robin(command, environment) as front,
+            trio.fail_after(DEADLINE),
+            pytest.RaisesGroup(
+                pytest.RaisesExc(mcp.MCPError, match="error response"), flatten_subgroups=True, allow_unwrapped=True
+            ),
+        ):
+            async with mcp.Client(front.url, mode="legacy") as client:
+                for _ in front.urls:
+                    await client.list_tools()
 
 
 # --- the TypeScript SDK -------------------------------------------------------------------------------------------
