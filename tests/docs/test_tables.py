@@ -46,7 +46,7 @@ from trio_mcp.http.client.sending import http1_format
 from trio_mcp.http.framing import MAX_FRAMING
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.runner.serving import FAREWELL
-from trio_mcp.http.server.legacy import streams as router
+from trio_mcp.http.server.legacy import endpoint, sharing, streams as router
 from trio_mcp.low_level import (
     sse_client,
     stdio_client,
@@ -66,6 +66,7 @@ from trio_mcp.session.outbox import Outbox
 from trio_mcp.sockets.addresses import LONGEST_PATH
 from trio_mcp.stores import UserStateOptions
 from trio_mcp.stores.event_stores import MemoryEventStore
+from trio_mcp.stores.session_store import MAILBOX
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
@@ -234,6 +235,10 @@ STATED = {
     "messages on one stream of an HTTP session, in total": router.MAX_WAITING,
     "bytes on one stream of an HTTP session": router.MAX_WAITING_BYTES,
     "messages on one stream that no client has open, without an event store": router.MAX_DETACHED,
+    "a process that serves sessions of stores, not renewing its lease": sharing.LEASE,
+    "a session of stores, without a request in a process": endpoint.COPY_TIMEOUT,
+    "storing the last words of sessions as their process ends": sharing.PATIENCE,
+    "bytes of messages for what one process runs for sessions of stores; a single one may be larger": MAILBOX,
     "HTTP connections open at once": OF_HTTP["max_connections"],
     "the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
     "connecting over HTTP, with no http_client of your own": constant("CONNECT_TIMEOUT"),
