@@ -201,6 +201,8 @@ def ask_page(ctx: Context) -> str:
 
 if __name__ == "__main__":
     if ledger is not None:
-        server.run("http", port=0)
+        # The TypeScript client comes back for a call that it has cancelled: it reports that its session is gone if it
+        # does so right after its DELETE, and its process does not end before it would do so.
+        server.run("http", port=0, retry=5)
     else:
         server.run()
