@@ -23,7 +23,7 @@ from tests.waiting import eventually
 from trio_mcp import Context
 from trio_mcp.http.server.legacy import endpoint, session, sharing
 from trio_mcp.server import changes
-from trio_mcp.stores import MemoryStores, SqliteStores, Stores
+from trio_mcp.stores import MemoryStores, SqliteStores, StoreError, Stores
 
 pytestmark = pytest.mark.legacy
 
@@ -339,3 +339,99 @@ async def test_a_call_takes_two_round_trips(place: Place, monkeypatch: pytest.Mo
         async with both.one.call("add", {"a": 1, "b": 2}) as r:
             await r.aread()
         assert trips == ["session", "append"]
+
+
+async def test_a_session_that_could_not_be_read_for_one_request_is_read_for_the_next(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next one would get a 404, upon which its client gives the session up."""
+    async with opened(place) as both:
+        store, statuses = both.made[1].server._core.stores.sessions, []  # noqa: SLF001
+        read, asked, go = store.session, [], trio.Event()
+
+        async def fails_once(key: str, **given: Any) -> Any:
+            asked.append(key)
+            if len(asked) == 1:
+                await go.wait()
+                raise StoreError("away")
+            return await read(key, **given)
+
+        async def listen() -> None:
+            async with both.two.listen() as r:
+                statuses.append(r.status_code)
+
+        monkeypatch.setattr(store, "session", fails_once)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen)
+            await eventually(lambda: asked)
+            nursery.start_soon(listen)
+            await trio.sleep(0.1)  # so that the second one waits, too; if it does not yet, it is served anyway
+            go.set()
+        assert sorted(statuses) == [200, 503]
+
+
+async def test_a_function_that_has_begun_goes_on_while_the_store_is_away(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 503 would let the client repeat the call."""
+
+    async def away(*args: Any) -> bool:
+        await trio.lowlevel.checkpoint()
+        raise StoreError("away")
+
+    async with opened(place) as both:
+        store = both.made[0].server._core.stores.sessions  # noqa: SLF001
+        monkeypatch.setattr(store, "open", away)
+        async with both.one.call("wait") as r:
+            assert r.status_code == 200
+            both.made[0].go.set()
+            assert (await Events(r).message())["result"]["content"][0]["text"] == "done"
+
+
+async def test_a_session_that_ends_elsewhere_as_a_function_begins_ends_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process learns it as it notes the request in the store."""
+    monkeypatch.setattr(session, "PRIMING_DELAY", 0.5)
+    async with opened(place) as both, trio.open_nursery() as nursery:
+
+        async def end() -> None:
+            await both.made[0].started.wait()
+            await both.two.http.delete("/mcp", headers=both.two.headers())
+
+        nursery.start_soon(end)
+        async with both.one.call("wait") as r:
+            assert r.status_code in (200, 404, 503)
+            await r.aread()
+        await both.made[0].cancelled.wait()
+
+
+async def test_a_question_lives_on_while_another_process_carries_its_stream(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that has asked hears nothing of the client until it has an answer."""
+    monkeypatch.setattr(endpoint, "COPY_TIMEOUT", 0.2)
+    async with opened(place) as both:
+        async with both.one.call("greet") as r:
+            events = Events(r)
+            last = await events.next()
+            question = await events.message()
+        async with both.two.listen(last.id) as r:
+            events = Events(r)
+            assert await events.message() == question
+            await trio.sleep(0.8)  # longer than the timeout of a copy: the question must not have failed
+            answer = {"action": "accept", "content": {"name": "Ann"}}
+            await both.two.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+            assert (await events.message())["result"]["content"][0]["text"] == "Hello, Ann"
+
+
+async def test_a_question_fails_once_the_client_has_left_all_processes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function that waits for an answer would keep the session forever."""
+    monkeypatch.setattr(endpoint, "COPY_TIMEOUT", 0.1)
+    async with opened(place, session_timeout=0.5) as both:
+        async with both.one.call("greet") as r:
+            await Events(r).message()
+        (run,) = both.made[0].server._core.settings.runs  # noqa: SLF001
+        await eventually(lambda: not [each for each in run.endpoints if each().unanswered])

@@ -103,28 +103,34 @@ class Endpoint(LegacyEndpoint):
         session_id = request.headers.get(SESSION_ID)
         if self._membership is None or not session_id:
             return None
-        if (session := self._sessions.get(session_id)) is not None:
-            if session.owner != request.owner or not session.connection.closed:
-                return None
-            # This process has given the session up, but others may serve it.
-            self._remove(session, "the session is loaded anew")
         key = key_of(session_id, request.owner)
+        while not self._has(session_id, request.owner) and (loading := self._loading.get(key)) is not None:
+            await loading.wait()  # another request is loading it, and may fail
+        if self._has(session_id, request.owner):
+            return None
+        loaded = self._loading[key] = trio.Event()
         try:
             await self._membership.join()
-            if (loading := self._loading.get(session_id)) is not None:  # another request is loading it
-                await loading.wait()
-                return None
-            loaded = self._loading[session_id] = trio.Event()
-            try:
-                found = await self._membership.store.session(key)
-                if found is not None:
-                    return await self._copy(session_id, request.owner, found)
-            finally:
-                del self._loading[session_id]
-                loaded.set()
+            found = await self._membership.store.session(key)
+            if found is not None:
+                return await self._copy(session_id, request.owner, found)
         except StoreError as exc:
             return self._away(exc)
+        finally:
+            del self._loading[key]
+            loaded.set()
         return None
+
+    def _has(self, session_id: str, owner: Owner | None) -> bool:
+        """Return whether the store need not be asked for a session, because this process serves it."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return False
+        if session.owner != owner or not session.connection.closed:
+            return True
+        # This process has given the session up, but others may serve it.
+        self._remove(session, "the session is loaded again")
+        return False
 
     async def _copy(self, session_id: str, owner: Owner | None, found: StoredSession) -> Refusal | None:
         """Serve a session that another process has begun."""
@@ -413,7 +419,10 @@ class Endpoint(LegacyEndpoint):
                 elif session.connection.busy:  # the client has left, and may come back for the response
                     # Our requests to the client fail, because a handler that waits for a response would keep the
                     # session forever.
-                    session.router.give_up_questions(f"the client has sent no HTTP request for {timeout:g} seconds")
+                    if session.copy is not None:
+                        session.start_soon(session.copy.give_up_questions)
+                    else:
+                        session.router.give_up_questions(f"the client has sent no HTTP request for {timeout:g} seconds")
                     self._idle[session.id] = now
                     self._idle.move_to_end(session.id)
                 else:

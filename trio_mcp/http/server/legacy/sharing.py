@@ -318,6 +318,13 @@ class SessionCopy(EventStore):
         with self._unheard(), contextlib.suppress(SessionGone):  # the next request tells its client
             await self.confirm()
 
+    async def give_up_questions(self) -> None:
+        """Fail the server's questions if the client has used the session in no process for too long."""
+        with self._unheard():
+            found = await self._store.session(self.key, known=self._version)
+            if found is None or found.expires <= self.membership.stores.now():
+                self.session.router.give_up_questions("the client has sent no HTTP request for too long")
+
     async def touch(self) -> None:
         """Let the session live for longer."""
         await self._change(expires=self._later())
