@@ -239,6 +239,7 @@ STATED = {
     "a session of stores, without a request in a process": endpoint.COPY_TIMEOUT,
     "storing the last words of sessions as their process ends": sharing.PATIENCE,
     "bytes of messages for what one process runs for sessions of stores; a single one may be larger": MAILBOX,
+    "streams of sessions that a process could not end in the stores": sharing.MAX_UNENDED,
     "HTTP connections open at once": OF_HTTP["max_connections"],
     "the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
     "connecting over HTTP, with no http_client of your own": constant("CONNECT_TIMEOUT"),

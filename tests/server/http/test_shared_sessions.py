@@ -435,3 +435,32 @@ async def test_a_question_fails_once_the_client_has_left_all_processes(
             await Events(r).message()
         (run,) = both.made[0].server._core.settings.runs  # noqa: SLF001
         await eventually(lambda: not [each for each in run.endpoints if each().unanswered])
+
+
+async def test_a_response_that_could_not_be_stored_is_an_error_where_its_stream_is_resumed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that has run the request ends the stream once the store is back; its client would wait forever."""
+    async with opened(place) as both:
+        async with both.one.call("wait", {"progress": 1}) as r:
+            last = await Events(r).next()
+        store, refused = both.made[0].server._core.stores.sessions, []  # noqa: SLF001
+        append = store.append
+
+        async def away(*args: Any, **given: Any) -> Any:
+            await trio.lowlevel.checkpoint()
+            refused.append(args)
+            raise StoreError("away")
+
+        async with both.two.listen(last.id) as r:
+            events = Events(r)
+            assert (await events.message())["params"]["progress"] == 1
+            monkeypatch.setattr(store, "append", away)
+            both.made[0].go.set()
+            await eventually(lambda: len(refused) > 1)  # the response, and the end of the stream
+            monkeypatch.setattr(store, "append", append)
+            # Any letter wakes the process, which otherwise looks from time to time.
+            await both.two.notify("notifications/cancelled", {"requestId": 1})
+            error = (await events.message())["error"]
+            assert error["message"] == "the request got no response: the event store failed"
+            assert await events.messages() == []

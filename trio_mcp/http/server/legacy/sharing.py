@@ -20,7 +20,7 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing
-from trio_mcp.http.server.legacy.streams import NumberedStream, StreamRouter
+from trio_mcp.http.server.legacy.streams import STORE_FAILED, NumberedStream, StreamRouter
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import (
     Batch,
@@ -46,6 +46,9 @@ So a response tells which process waits for it. JSON numbers are exact up to nin
 
 BURIED: Final = 100
 """How many streams of dead processes are ended at a time (arbitrary)."""
+
+MAX_UNENDED: Final = 1000
+"""How many streams a process ends once the store is back; beyond that, the oldest are left open (arbitrary)."""
 
 AGAIN: Final = 0.05
 """Seconds after which a cancellation is sent again whose request no process seemed to run (arbitrary).
@@ -109,6 +112,7 @@ class Membership:
         self.reading = trio.Lock()
         self._next_id = 1
         self._read = 0
+        self._unended: dict[tuple[str, int], Sequence[StoredEvent]] = {}
 
     @property
     def number(self) -> int:
@@ -157,6 +161,7 @@ class Membership:
             " anew; if it was not stopped or suspended, look for a function that blocks the event loop"
         )
         self._member = None
+        self._unended.clear()
         for copy in tuple(self.copies.values()):
             copy.session.end("the process was silent for too long, and another one has ended the request")
 
@@ -170,6 +175,7 @@ class Membership:
                 while self._member is member:
                     try:
                         await self._read_letters(member)
+                        await self._end_streams(member)
                         now = trio.current_time()
                         if now >= stayed + LEASE / 3:
                             await self.store.stay(member.token, lease=LEASE, read=self._read)
@@ -207,6 +213,21 @@ class Membership:
         if found:
             await self.store.stay(member.token, lease=LEASE, read=self._read)
 
+    def end_later(self, key: str, stream: int, last: Sequence[StoredEvent]) -> None:
+        """End a stream with these events once the store can be used again.
+
+        Until then, a client that resumes it in another process waits.
+        """
+        self._unended[key, stream] = last
+        if len(self._unended) > MAX_UNENDED:
+            del self._unended[next(iter(self._unended))]
+
+    async def _end_streams(self, member: Member) -> None:
+        while self._unended:  # noqa: ASYNC913 - the caller has checkpoints
+            (key, stream), last = next(iter(self._unended.items()))
+            await self.store.append(key, last, member.token, ended=[stream])
+            self._unended.pop((key, stream), None)
+
     async def _look_after_others(self) -> None:
         for dead in await self.store.take_over(lease=LEASE, most=BURIED):
             with contextlib.suppress(StaleWriter):  # this took so long that another one goes on with it
@@ -228,9 +249,9 @@ class Membership:
                 copy.session.start_soon(copy.keep_alive)
 
 
-def error_for(request_id: RequestId) -> bytes:
-    """Return the error response to a request whose process has ended."""
-    return encode(ErrorResponse(request_id, ErrorData(INTERNAL_ERROR, LOST)))
+def error_for(request_id: RequestId, why: str = LOST) -> bytes:
+    """Return the error response to a request that gets no other response."""
+    return encode(ErrorResponse(request_id, ErrorData(INTERNAL_ERROR, why)))
 
 
 class SessionCopy(EventStore):
@@ -440,10 +461,22 @@ class SessionCopy(EventStore):
         if not stream.owed and stream.ready == stream.last:  # the response has come in the meantime
             await self.close(stream.number)
 
-    async def close(self, number: int) -> None:
-        """Note in the store that a stream has ended without a further event, if the store can be used."""
+    async def close(self, number: int, failed: Sequence[RequestId] = ()) -> None:
+        """End a stream in the store, now or once the store can be used again.
+
+        Args:
+            number: The number of the stream.
+            failed: The requests whose responses could not be stored, each of which gets an error.
+        """
+        why = f"the request got no response: {STORE_FAILED}"
+        last = [StoredEvent(number, 0, error_for(each, why)) for each in failed]
         with self._unheard():
-            await self._store.append(self.key, (), self.token, ended=[number])
+            try:
+                await self._store.append(self.key, last, self.token, ended=[number])
+            except StaleWriter:
+                raise
+            except StoreError:
+                self.membership.end_later(self.key, number, last)
 
     async def carry(self, number: int) -> tuple[int, bool]:
         """Carry a stream from now on; return the number of its newest event, and whether it is open.

@@ -287,7 +287,7 @@ class SharedStore(Protocol):
         self, session: str, events: Sequence[StoredEvent], *, ended: Collection[int] = ()
     ) -> Sequence[int]: ...
 
-    async def close(self, number: int) -> None: ...
+    async def close(self, number: int, failed: Sequence[RequestId] = ()) -> None: ...
 
 
 class RouterOwner(Protocol):
@@ -397,7 +397,8 @@ class StreamRouter:
             self.streams.pop(stream.number, None)
             if stream.noted and self._copy is not None:
                 stream.noted = False
-                self._owner.start_soon(partial(self._copy.close, stream.number))
+                failed = () if stream.fault is None else stream.asked
+                self._owner.start_soon(partial(self._copy.close, stream.number, failed))
             # A stream with a fault is remembered, because the store alone would not show that it owed a response.
             if stream.fault is not None:
                 self.faulty[stream.number] = stream
