@@ -20,6 +20,7 @@ APART = {
     "published": "the published JSON Schemas, in ../shared",
     "root": "root",
     "nginx": "nginx",
+    "redis": "redis-server",
     "chromium": "Chromium",
     "again": "more time: whole suites once more, over each runner or without the legacy era; frameworks",
     "long": "still more time: every combination",

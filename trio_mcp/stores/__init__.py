@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from trio_mcp.stores.sqlite_stores import SqliteStores as SqliteStores
     from trio_mcp.stores.user_states import UserStateOptions as UserStateOptions
+    from trio_mcp.stores.valkey_stores import ValkeyStores as ValkeyStores
 else:
     from trio_mcp._door import open_door
 

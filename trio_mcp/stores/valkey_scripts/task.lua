@@ -1,0 +1,3 @@
+#!lua flags=no-writes
+local key = argument()
+return answer('done', alive(key) and columns(key))
