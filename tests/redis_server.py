@@ -33,17 +33,14 @@ class RedisServer:
     Attributes:
         folder: Its folder, with its socket, its log and its data.
         options: The options of its command line.
+        url: The URL of its Unix socket.
         process: Its process.
     """
 
     folder: Path
     options: tuple[str, ...]
+    url: str = attrs.field(init=False, default=attrs.Factory(lambda self: f"unix://{self.folder}/socket", True))
     process: subprocess.Popen[bytes] = attrs.field(init=False)
-
-    @property
-    def url(self) -> str:
-        """The URL of its Unix socket."""
-        return f"unix://{self.folder}/socket"
 
     def start(self) -> None:
         """Start it, and wait until it listens."""
@@ -82,7 +79,8 @@ class RedisServer:
     def ask(self, *words: str) -> str:
         """Return the answer to a command, over a connection of its own."""
         command = ["redis-cli", "-s", f"{self.folder}/socket", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=NET).stdout.strip()
+        found = subprocess.run(command, capture_output=True, check=True, timeout=NET)
+        return found.stdout.decode(errors="backslashreplace").strip()
 
     def keys(self, pattern: str = "*") -> set[str]:
         """Return the names of keys."""

@@ -14,10 +14,11 @@ import pytest
 import trio
 import trio.testing
 
-from tests.redis_server import RedisServer, redis_server
+from tests.redis_server import RedisServer, free_port, redis_server
 from tests.tcp_faults import CuttingProxy
+from tests.waiting import eventually
 from trio_mcp import StoredEvent
-from trio_mcp.stores import StaleWriter, StoreBusy, StoredTask, StoreError, Stores, ValkeyStores
+from trio_mcp.stores import Changed, StaleWriter, StoreBusy, StoredTask, StoreError, Stores, ValkeyStores
 from trio_mcp.stores.event_store import EventsLost
 from trio_mcp.testing import check_stores
 from trio_mcp.testing.stores.check import STORE_RULES
@@ -47,6 +48,28 @@ async def test_stores_in_an_engine_keep_every_rule(engine: RedisServer, prefix: 
     numbers = itertools.count()
     report = await check_stores(lambda: two(engine, f"{prefix}-{next(numbers)}"))
     assert set(report.kept) == set(STORE_RULES)
+
+
+async def test_stores_in_a_cluster_keep_every_rule(prefix: str) -> None:
+    """All keys of a prefix have one hash tag, so that one node has them."""
+    port, numbers = free_port(), itertools.count()
+    with redis_server("--port", f"{port}", "--cluster-enabled", "yes", "--cluster-port", f"{free_port()}") as node:
+        node.ask("cluster", "addslotsrange", "0", "16383")
+        await eventually(lambda: "cluster_state:ok" in node.ask("cluster", "info"))
+        node.url = f"valkey://127.0.0.1:{port}"
+        report = await check_stores(lambda: two(node, f"{prefix}-{next(numbers)}"))
+        assert set(report.kept) == set(STORE_RULES)
+
+
+async def test_a_broken_connection_to_a_cluster_repeats_no_call(prefix: str) -> None:
+    port = free_port()
+    with redis_server("--port", f"{port}", "--cluster-enabled", "yes", "--cluster-port", f"{free_port()}") as node:
+        node.ask("cluster", "addslotsrange", "0", "16383")
+        async with CuttingProxy.to(f"{node.folder}/socket") as proxy:
+            node.ask("config", "set", "cluster-announce-port", f"{proxy.port}")
+            await eventually(lambda: "cluster_state:ok" in node.ask("cluster", "info"))
+            async with ValkeyStores(f"valkey://127.0.0.1:{proxy.port}", prefix=prefix) as stores:
+                await repeats_nothing(stores, proxy)
 
 
 @functools.cache
@@ -203,6 +226,18 @@ async def test_what_others_publish_does_no_harm(engine: RedisServer, prefix: str
 # --- the engine is away -----------------------------------------------------------------------------------------------
 
 
+async def back(stores: ValkeyStores) -> Changed:
+    """Return all that has changed, once the engine is back."""
+
+    async def look() -> Changed | None:
+        try:
+            return await stores.changed(0)
+        except StoreError:
+            return None
+
+    return await eventually(look)
+
+
 async def test_calls_that_are_cancelled_leave_nothing_wrong(engine: RedisServer, prefix: str) -> None:
     """A state that was written by a call that was cancelled has been written whole, and no later call is confused."""
     async with ValkeyStores(engine.url, prefix=prefix) as stores:
@@ -227,13 +262,18 @@ async def test_a_broken_connection_repeats_no_call_and_is_opened_again(engine: R
         CuttingProxy.to(f"{engine.folder}/socket") as proxy,
         ValkeyStores(f"valkey://127.0.0.1:{proxy.port}", prefix=prefix) as stores,
     ):
-        for turn in range(1, 6):
-            proxy.cutting = True
-            with pytest.raises(StoreError, match="closed the connection: the outcome of the call is unknown") as caught:
-                await stores.announce(["a"])
-            assert not isinstance(caught.value, StoreBusy)
-            proxy.cutting = False
-            assert (await stores.changed(0)).newest == turn
+        await repeats_nothing(stores, proxy)
+
+
+async def repeats_nothing(stores: ValkeyStores, proxy: CuttingProxy) -> None:
+    await stores.announce(["a"])  # the engine has got the script
+    for turn in range(2, 7):
+        proxy.cutting = True
+        with pytest.raises(StoreError, match="closed the connection: the outcome of the call is unknown") as caught:
+            await stores.announce(["a"])
+        assert not isinstance(caught.value, StoreBusy)
+        proxy.cutting = False
+        assert (await back(stores)).newest == turn
 
 
 async def test_an_engine_that_does_not_respond_fails_one_call_late_and_others_at_once(prefix: str) -> None:
@@ -260,11 +300,7 @@ async def test_an_engine_that_does_not_respond_fails_one_call_late_and_others_at
                     await trio.sleep(0.01)
                 assert failed > 100  # a look every third of a second, and no wait otherwise
             with trio.fail_after(NET), stores.listen("a", look=NET) as listener:
-                while True:
-                    with contextlib.suppress(StoreBusy):
-                        found = await stores.changed(0)
-                        break
-                    await trio.sleep(0.01)
+                found = await back(stores)
                 assert found.newest == 2  # the engine had got one call more, late
                 await listener.woken()  # wake-ups may have been lost
 
@@ -278,13 +314,7 @@ async def test_an_engine_that_was_killed_has_what_it_had_acknowledged(prefix: st
             with pytest.raises(StoreError):
                 await stores.announce(["a"])
             await trio.to_thread.run_sync(engine.start)
-            with trio.fail_after(NET):
-                while True:
-                    with contextlib.suppress(StoreBusy):
-                        found = await stores.changed(0)
-                        break
-                    await trio.sleep(0.01)
-            assert found.newest == newest
+            assert (await back(stores)).newest == newest
             assert (await stores.task("a"), await stores.journal("a")) == (held, (("a", b"1"),))
             assert await stores.renew({"a": held.token}, lease=60) == {"a": held}
 

@@ -19,6 +19,8 @@ MOST_DATABASES: Final = 10_000
 LONGEST: Final = 2000
 """The maximum length of a URL, in characters (arbitrary)."""
 
+ESCAPES: Final = "in a password, write # as %23, / as %2F, and @ as %40"
+
 FORM: Final = "write valkey://user:password@host:port/database, with valkeys for TLS, or unix:///path/of/the/socket"
 
 
@@ -70,9 +72,11 @@ class EngineAddress:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise _wrong("has a host or a port that can't be read") from None
-        if parts.fragment or (scheme.endswith("unix") and parts.hostname):
-            raise _wrong("has a fragment, or a host beside a path; in a password, write # as %23 and / as %2F")
+            raise _wrong(f"has a host or a port that can't be read; {ESCAPES}") from None
+        if parts.fragment:
+            raise _wrong(f"has a fragment; {ESCAPES}")
+        if scheme.endswith("unix") and parts.hostname:
+            raise _wrong("has a host beside a path")
         user, password = (None if each is None else unquote(each) for each in (parts.username, parts.password))
         if user and password is None:
             raise _wrong("has a user without a password, or a password without a colon before it")

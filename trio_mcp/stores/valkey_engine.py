@@ -62,33 +62,37 @@ async def examine(address: EngineAddress, channel: str, *, timeout: float) -> En
     Raises:
         StoreError: If the engine can't be reached or used. The message names the reason, and never has the password.
     """
-    reached = False
     try:
         with trio.fail_after(timeout):
-            async with await _connect(address) as stream:
-                reached = True
-                return await _examine(_Conversation(address, stream), channel, address)
+            stream = await _connect(address)
     except trio.TooSlowError:
-        what = "does not respond" if reached else "can't be reached: no connection"
-        raise StoreError(f"{address} {what} within {timeout:g} s: check the URL, and that it runs there") from None
+        raise StoreError(
+            f"{address} can't be reached: no connection within {timeout:g} s; check the URL, and firewalls in between"
+        ) from None
+    try:
+        with trio.fail_after(timeout):
+            if address.tls:
+                stream = await _secured(address, stream)
+            return await _examine(_Conversation(address, stream), channel, address)
+    except trio.TooSlowError:
+        tls = " over TLS, which valkey:// in place of valkeys:// does without" if address.tls else ""
+        raise StoreError(f"{address} does not respond within {timeout:g} s{tls}: check the URL") from None
+    finally:
+        await trio.aclose_forcefully(stream)
 
 
-async def _connect(address: EngineAddress) -> trio.abc.Stream:
+async def _connect(address: EngineAddress) -> trio.SocketStream:
     with _clear_errors(address):
         if address.path:
             return await trio.open_unix_socket(address.path)
-        stream = await trio.open_tcp_stream(address.host, address.port)
-        if not address.tls:
-            return stream
-        secure = trio.SSLStream(
-            stream, ssl.create_default_context(), server_hostname=address.host, https_compatible=True
-        )
-        try:
-            await secure.do_handshake()
-        except BaseException:
-            await trio.aclose_forcefully(stream)
-            raise
-        return secure
+        return await trio.open_tcp_stream(address.host, address.port)
+
+
+async def _secured(address: EngineAddress, stream: trio.abc.Stream) -> trio.abc.Stream:
+    secure = trio.SSLStream(stream, ssl.create_default_context(), server_hostname=address.host)
+    with _clear_errors(address):
+        await secure.do_handshake()
+    return secure
 
 
 @attrs.define
@@ -111,10 +115,9 @@ class _Conversation:
             await self._stream.send_all(b"*%d\r\n%b" % (len(encoded), command))
             line = await self._line()
             if line[:1] == b"$":
-                size = int(line[1:])
-                if size < 0:
-                    return b""
-                return (await self._take(size + 2))[:-2]
+                if not line[1:].isdigit():
+                    raise self._unknown()
+                return (await self._take(int(line[1:]) + 2))[:-2]
         if line[:1] == b"-":
             raise refused(self._address, line[1:].decode(errors="replace"))
         return bytes(line[1:])
@@ -157,6 +160,7 @@ async def _examine(engine: _Conversation, channel: str, address: EngineAddress) 
     made = _check(address, facts)
     if address.database:
         await engine.ask("SELECT", f"{address.database}")
+    await engine.ask("PING")  # so that it can be seen later that the engine is back
     # The client would try to subscribe again and again, and say nothing.
     await engine.ask("PUBLISH", channel, "[]")
     await engine.ask("SUBSCRIBE", channel)
@@ -233,6 +237,6 @@ def _described(exc: BaseException) -> str:
             return "can't be reached: there is no such socket; check that it runs there"
         case PermissionError():
             return "can't be reached: check the permissions of its socket"
-        case OSError():
+        case OSError() if not isinstance(exc, ConnectionError):
             return f"can't be reached: {exc.strerror or exc}"
     return "has closed the connection, or wants TLS, which valkeys:// is for"

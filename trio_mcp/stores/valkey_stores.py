@@ -102,8 +102,8 @@ class ValkeyStores(Stores):
     sessions and users are digests. Whatever has an end is deleted by the engine itself, soon after; what is left at the
     end is one key, ``{prefix}:about``. In an access-control list, this suffices for a prefix ``desk``::
 
-        ACL SETUSER desk on >password resetkeys ~{desk}:* resetchannels &{desk}:* -@all +@connection +@pubsub +info
-            +@scripting +@hash +@sortedset +@string +@stream +del +unlink +exists +type +pexpireat +persist +time
+        ACL SETUSER desk on >password resetkeys ~{desk}:* resetchannels &{desk}:* -@all +ping +select +info +@pubsub
+            +@scripting +@hash +@sortedset +@string +@stream +unlink +exists +type +pexpireat +persist +time
 
     Messages on the channel ``{prefix}:wake`` wake the listeners of other processes. A lost one costs time and nothing
     else.

@@ -10,7 +10,7 @@ if after > newest and after < 2 ^ 53 then
     -- The numbers have gone back, as an engine took over that had not got the last writes. Go on with much higher ones.
     newest = math.max(after + 1, math.floor(1000 * now))
     dropped = newest
-    redis.call('DEL', name)
+    redis.call('UNLINK', name)
     redis.call('HSET', about, 'newest', text(newest), 'dropped', text(dropped))
 end
 local topics = redis.call('ZRANGEBYSCORE', name, '(' .. text(after), '+inf', 'WITHSCORES')

@@ -53,7 +53,7 @@ end
 
 local function drop(key)
     hide(key)
-    redis.call('DEL', task_at(key), journal_at(key))
+    redis.call('UNLINK', task_at(key), journal_at(key))
     redis.call('ZREM', root .. 'tasks', key)
 end
 
