@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import sys
 from pathlib import Path
@@ -10,10 +11,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from trio_mcp import StoredEvent
+from tests.cli.running import command, environment
+from tests.redis_server import redis_server
+from trio_mcp import Client, StdioServerParameters, StoredEvent
 from trio_mcp.cli import main
 from trio_mcp.cli.exits import FAILED, OK, USAGE
-from trio_mcp.stores import SqliteStores, StoredSession, StoredTask, inspection
+from trio_mcp.stores import SqliteStores, StoredSession, StoredTask, ValkeyStores, inspection
 
 
 @pytest.fixture
@@ -106,3 +109,125 @@ def test_a_file_that_is_damaged(place: Path, capsys: pytest.CaptureFixture[str])
     place.write_bytes(data)
     assert main(["stores", str(place)]) == FAILED
     assert "is damaged: restore it" in capsys.readouterr().err
+
+
+# --- engines ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.redis
+def test_an_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    with redis_server() as engine:
+        assert main(["stores", engine.url, "--prefix", "desk"]) == FAILED
+        assert "is empty: no server has used it yet" in capsys.readouterr().err
+
+        async def fill() -> None:
+            async with ValkeyStores(engine.url, prefix="desk") as stores:
+                await stores.own("desk")
+                for number, lease in enumerate((None, 60, None)):
+                    task = StoredTask(
+                        key=f"{number}",
+                        owner="",
+                        tool="t",
+                        status="working" if number < 2 else "failed",
+                        created=1.0,
+                        updated=1.0,
+                        expires=None,
+                    )
+                    await stores.add_task(task, lease=lease)
+                await stores.announce(["tools", "prompts"])
+                await stores.append("session", [StoredEvent(1, 1, b"x")])
+
+        trio.run(fill)
+        before = engine.keys()
+        assert main(["stores", engine.url, "--prefix", "desk"]) == OK
+        said = capsys.readouterr().out.splitlines()
+        assert said[0] == f"{engine.url} is fit for use, with the prefix desk (layout 1)"
+        for line in (
+            "server:   desk",
+            "tasks:    1 failed, 2 working (1 held by a process)",
+            "sessions: 1 events",
+            "changes:  2 topics of late",
+        ):
+            assert line in said
+        assert any(
+            re.match(r"engine:   Redis 7\.\S+, without an append-only file; .* MiB, without a limit", each)
+            for each in said
+        )
+        assert main(["stores", engine.url, "--prefix", "desk", "--json"]) == OK
+        found = json.loads(capsys.readouterr().out)
+        assert (found["server"], found["tasks"], found["running"]) == ("desk", {"failed": 1, "working": 2}, 1)
+        assert engine.keys() == before
+        engine.ask("set", "{other}:about", "x")
+        assert main(["stores", engine.url, "--prefix", "other"]) == FAILED
+        assert "belongs to another program" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["valkey://ann:geheim@127.0.0.1:1"], USAGE, "needs --prefix NAME"),
+        (["valkey://ann:geheim@127.0.0.1:1/x", "--prefix", "desk"], USAGE, "must name the database by a number"),
+        (["valkey://ann:geheim@127.0.0.1:1", "--prefix", "{"], USAGE, "no braces or blanks"),
+        (["valkey://ann:geheim@127.0.0.1:1", "--prefix", "desk"], FAILED, "the connection is refused"),
+        (["desk.db", "--prefix", "desk"], USAGE, "--prefix does not apply to a file"),
+    ],
+)
+def test_an_engine_that_cannot_be_inspected(
+    words: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["stores", *words]) == status
+    error = capsys.readouterr().err
+    assert said in error
+    assert "geheim" not in error
+
+
+# --- run --stores and worker --stores ---------------------------------------------------------------------------------
+
+DESK = """
+from pydantic import BaseModel
+from trio_mcp import Context, Principal, Server
+from trio_mcp.stores import UserStateOptions
+
+class Count(BaseModel):
+    value: int = 0
+
+server = Server(
+    "the desk", principal=lambda ctx: Principal("ann"), user_state=UserStateOptions(trust_principal=True)
+)
+
+@server.tool
+async def count(ctx: Context) -> int:
+    return (await ctx.update_user_state(Count, lambda found: Count(value=found.value + 1))).value
+"""
+
+
+async def counted(folder: Path, place: str) -> int:
+    program, *arguments = command("run", "desk.py", "--stores", place)
+    target = StdioServerParameters(program, arguments, cwd=str(folder), env=environment())
+    async with Client(target) as client:
+        return int((await client.call_tool("count")).data)
+
+
+async def test_a_server_runs_with_the_stores_of_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text(DESK)
+    assert [await counted(tmp_path, "desk.db") for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.redis
+async def test_a_server_runs_with_an_engine_and_its_name_as_prefix(tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text(DESK)
+    with redis_server() as engine:
+        assert [await counted(tmp_path, engine.url) for _ in range(2)] == [1, 2]
+        assert engine.ask("hget", "{the-desk}:about", "server") == "the desk"
+
+
+@pytest.mark.parametrize("name", ["run", "worker"])
+def test_stores_that_cannot_be_are_a_usage_error(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("desk.py").write_text(DESK)
+    assert main([name, "desk.py", "--stores", "valkey://ann:geheim@host/x"]) == USAGE
+    said = capsys.readouterr().err
+    assert "--stores: url must name the database by a number" in said
+    assert "geheim" not in said

@@ -564,7 +564,7 @@ async def test_a_call_that_finds_no_room_for_its_task_gets_one_clear_error(autoj
 
 @pytest.mark.parametrize("given", [3, b"tasks.db", {}, SqliteStores])
 def test_stores_are_an_object_or_a_path(given: Any) -> None:
-    with pytest.raises(TypeError, match=r"stores must be a trio_mcp\.stores\.Stores or the path of a file"):
+    with pytest.raises(TypeError, match=r"stores must be a trio_mcp\.stores\.Stores, the path of a file or a URL"):
         Server("test", stores=given)
 
 

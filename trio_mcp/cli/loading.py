@@ -18,7 +18,7 @@ from trio_mcp.cli.exits import FAILED, USAGE, Exit
 from trio_mcp.cli.messages import near_file
 from trio_mcp.server.base_server import BaseServer, core_of
 
-__all__ = ["check_keys", "load_server"]
+__all__ = ["check_keys", "load_server", "use_stores"]
 
 FOREIGN = {"fastmcp": "FastMCP", "mcp": "the official SDK"}
 """Package -> the name of the server library that it contains."""
@@ -65,6 +65,22 @@ def check_keys(server: BaseServer) -> None:
         core_of(server).input.check()
     except ValueError as exc:
         raise Exit(str(exc), FAILED) from None
+
+
+def use_stores(server: BaseServer, place: str | None) -> BaseServer:
+    """Let a server use the stores at a place, instead of those that its file gives it; return the server.
+
+    Raises:
+        Exit: If these can't be stores.
+    """
+    if place is not None:
+        from trio_mcp.stores.places import stores_at  # imported late: few servers have stores
+
+        try:
+            core_of(server).stores = stores_at(place, server.info.name)
+        except (ImportError, ValueError) as exc:
+            raise Exit(f"--stores: {exc}") from None
+    return server
 
 
 def _made(factory: Any, name: str) -> BaseServer:

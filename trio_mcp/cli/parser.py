@@ -261,6 +261,11 @@ SOCKETS = (
     Argument("--permissions", metavar="OCTAL", help="who may connect to the Unix socket; 600 by default"),
 )
 JSON = Argument("--json", action="store_true", help="print JSON")
+STORES = Argument(
+    "--stores",
+    metavar="PLACE",
+    help="what the server has as stores=: the path of a file, or the URL of an engine such as Valkey",
+)
 # Options of `check`.
 TIMEOUT = Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long to wait for a response (10)")
 CHECKING = (
@@ -351,6 +356,7 @@ COMMANDS = {
                 help="show log messages of this level and above: debug, info, warning or error; from info on, each HTTP"
                 " exchange as well",
             ),
+            STORES,
             *SERVING,
         ),
         examples=(
@@ -461,17 +467,24 @@ COMMANDS = {
     ),
     "worker": Command(
         "run the tasks of a server's file, without clients",
-        (Argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name"),),
-        examples=("trio-mcp worker server.py", "trio-mcp worker package.module:server -- --root /data"),
+        (Argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name"), STORES),
+        examples=(
+            "trio-mcp worker server.py",
+            "trio-mcp worker server.py --stores valkeys://cache.example",
+            "trio-mcp worker package.module:server -- --root /data",
+        ),
         passes_arguments=True,
     ),
     "stores": Command(
-        "say whether a file of stores is fit for use, and what lies there",
+        "say whether a file or an engine is fit for stores, and what lies there",
         (
-            Argument("place", metavar="PLACE", help="the path that the server has as stores="),
+            Argument("place", metavar="PLACE", help="the path or the URL that the server has as stores="),
+            Argument(
+                "--prefix", metavar="NAME", help="what the keys in an engine begin with: the server's name, mostly"
+            ),
             JSON,
         ),
-        examples=("trio-mcp stores desk.db",),
+        examples=("trio-mcp stores desk.db", "trio-mcp stores valkeys://cache.example --prefix desk"),
     ),
     "login": Command(
         "sign in to a server, for all commands that use it later",

@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
-from trio_mcp.cli.loading import check_keys, load_server
+from trio_mcp.cli.loading import check_keys, load_server, use_stores
 from trio_mcp.cli.messages import near_file
 from trio_mcp.server.base_server import TRANSPORTS, BaseServer, core_of
 
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         if options.processes is not None:
             raise Exit("--processes does not apply with --reload: send SIGHUP to restart one process after the other")
         return _reload(options)
-    return _serve(options, lambda: load_server(options.server, options.file_arguments))
+    return _serve(options, lambda: use_stores(load_server(options.server, options.file_arguments), options.stores))
 
 
 def bridge(options: argparse.Namespace) -> int:
@@ -92,8 +92,9 @@ def _reload(options: argparse.Namespace) -> int:
         flag = _flag(name)
         # The flag and its value are joined by `=` into one word, because a value may begin with a dash.
         command += [flag] if value is True else [f"{flag}={each}" for each in (value if name in LISTS else [value])]
-    if options.log_level is not None:
-        command.append(f"--log-level={options.log_level}")
+    for name in ("log_level", "stores"):
+        if (value := getattr(options, name)) is not None:
+            command.append(f"{_flag(name)}={value}")
     if options.file_arguments:
         command += ["--", *options.file_arguments]
     # A module is imported from the current directory, as with `python -m`, so that is the folder to watch.

@@ -9,7 +9,7 @@ import sys
 import trio
 
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
-from trio_mcp.cli.loading import check_keys, load_server
+from trio_mcp.cli.loading import check_keys, load_server, use_stores
 from trio_mcp.cli.reporting import until_signalled
 from trio_mcp.server.base_server import BaseServer, core_of
 from trio_mcp.stores.contract import StoreError
@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
 
     On a signal, a task whose tool may run again is left for another process at once; see `TaskPolicy.on_loss`.
     """
-    server = load_server(options.server, options.file_arguments)
+    server = use_stores(load_server(options.server, options.file_arguments), options.stores)
     _check_shares_tasks(server)
     check_keys(server)
 
@@ -58,5 +58,5 @@ def _check_shares_tasks(server: BaseServer) -> None:
     if core.stores is None or isinstance(core.stores, MemoryStores):
         raise Exit(
             f"the tasks of the server {server.info.name!r} are in the memory of each process, so a worker gets none: "
-            "make it with stores=, such as the path of a file"
+            "make it with stores=, such as the path of a file, or add --stores PLACE"
         )

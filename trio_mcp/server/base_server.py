@@ -141,7 +141,7 @@ class BaseServer:
             family=self._family,
             input_schema=self._input_schema,
             watcher=self._watcher,
-            stores=_stores(given["stores"]),
+            stores=_stores(given["stores"], self.info.name),
             user_state=given["user_state"],
             tools=self._registered_tools,
         )
@@ -634,22 +634,22 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
     return name.model_copy(update={"icons": icons})
 
 
-def _stores(given: object) -> Stores | None:
-    """Return the stores that a server is given: an object, or the path of a file.
+def _stores(given: object, server: str) -> Stores | None:
+    """Return the stores that a server is given: an object, the path of a file, or the URL of an engine.
 
     Raises:
-        TypeError: If it is neither.
+        TypeError: If it is none of them.
     """
     if given is None:
         return None
     from trio_mcp.stores.contract import Stores  # imported late: few servers have stores
 
     if isinstance(given, (str, os.PathLike)):
-        from trio_mcp.stores.sqlite_stores import SqliteStores
+        from trio_mcp.stores.places import stores_at
 
-        return SqliteStores(given)
+        return stores_at(given, server)
     if not isinstance(given, Stores):
-        raise TypeError(f"stores must be a trio_mcp.stores.Stores or the path of a file, got {given!r}")
+        raise TypeError(f"stores must be a trio_mcp.stores.Stores, the path of a file or a URL, got {given!r}")
     return given
 
 

@@ -70,8 +70,9 @@ class ProxyOptions(TypedDict, total=False):
         extensions: The protocol extensions: a list of objects (see `trio_mcp.extensions`), or of mappings that declare
             one with its settings, ``{"com.example/feature": {}}``; or one such mapping. A `ProxyServer` takes a list of
             those that it can hand on, which is `Tasks`.
-        stores: What outlives requests, such as tasks and the messages of sessions: a `trio_mcp.stores.Stores`, or the
-            path of a file for `SqliteStores`. Each run opens it, and closes it at the end.
+        stores: What outlives requests, such as tasks and the messages of sessions: a `trio_mcp.stores.Stores`; the path
+            of a file, for `SqliteStores`; or the URL of an engine, for `ValkeyStores` with the server's name as prefix.
+            Each run opens it, and closes it at the end.
         options: Limits, timeouts and hooks of each session.
     """
 

@@ -71,9 +71,8 @@ async def examine(address: EngineAddress, channel: str, *, timeout: float) -> En
         ) from None
     try:
         with trio.fail_after(timeout):
-            if address.tls:
-                stream = await _secured(address, stream)
-            return await _examine(_Conversation(address, stream), channel, address)
+            spoken = await _secured(address, stream) if address.tls else stream
+            return await _examine(_Conversation(address, spoken), channel, address)
     except trio.TooSlowError:
         tls = " over TLS, which valkey:// in place of valkeys:// does without" if address.tls else ""
         raise StoreError(f"{address} does not respond within {timeout:g} s{tls}: check the URL") from None

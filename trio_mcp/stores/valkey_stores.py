@@ -44,7 +44,7 @@ from trio_mcp.stores.valkey_address import EngineAddress
 from trio_mcp.stores.valkey_client import EngineClient, EngineClock, load_glide
 from trio_mcp.stores.valkey_engine import examine
 
-__all__ = ["LAYOUT", "ValkeyStores"]
+__all__ = ["LAYOUT", "ValkeyStores", "check_prefix", "unfit"]
 
 LAYOUT: Final = "1"
 """The version of the keys and what they have. A prefix with a different version is refused."""
@@ -137,11 +137,7 @@ class ValkeyStores(Stores):
         max_age: float = 86_400.0,
     ) -> None:
         self._address = EngineAddress.parse(url)
-        check_text("prefix", prefix)
-        if len(prefix) > LONGEST_PREFIX or not re.fullmatch(r"[^\s{}]+", prefix) or not prefix.isprintable():
-            raise ValueError(
-                f"prefix must have at most {LONGEST_PREFIX} characters, and no braces or blanks, got {prefix!r:.120}"
-            )
+        check_prefix(prefix)
         check_seconds("timeout", timeout, finite=True)
         check_count("max_events", max_events)
         check_seconds("max_age", max_age)
@@ -429,19 +425,10 @@ class ValkeyStores(Stores):
         """
         new = secrets.token_urlsafe(6)
         status, *found = await client.run("open", self._about, [LAYOUT, new, self._server, self._epoch])
-        match status:
-            case b"foreign":
-                raise StoreError(
-                    f"{self._name} belongs to another program, which has the key {self._about}: give the stores a"
-                    " prefix of their own"
-                )
-            case b"layout":
-                raise StoreError(
-                    f"{self._name} was created by another version of trio_mcp (its layout is {found[0].decode():.20},"
-                    f" and this version needs {LAYOUT}): use that version, or a different prefix"
-                )
-            case b"server":
-                raise other_server(self._name, found[0].decode(errors="replace"), self._server)
+        if status in (b"foreign", b"layout"):
+            raise unfit(self._name, self._about, *found)
+        if status == b"server":
+            raise other_server(self._name, found[0].decode(errors="replace"), self._server)
         self._epoch = found[0].decode()
         _SHARED.setdefault(self._epoch, self._shared)
 
@@ -450,6 +437,32 @@ class ValkeyStores(Stores):
         if not self._users and self._client is not None:
             client, self._client = self._client, None
             await client.close()
+
+
+def unfit(name: str, about: str, layout: bytes | None = None) -> StoreError:
+    """Return the error for a prefix of another program, or of another version with a different layout."""
+    if layout is None:
+        return StoreError(
+            f"{name} belongs to another program, which has the key {about}: give the stores a prefix of their own"
+        )
+    return StoreError(
+        f"{name} was created by another version of trio_mcp (its layout is {layout.decode(errors='replace'):.20}, and"
+        f" this version needs {LAYOUT}): use that version, or a different prefix"
+    )
+
+
+def check_prefix(prefix: object) -> None:
+    """Check that something can be the prefix of keys.
+
+    Raises:
+        TypeError, ValueError: If it can't.
+    """
+    check_text("prefix", prefix)
+    text = str(prefix)
+    if len(text) > LONGEST_PREFIX or not re.fullmatch(r"[^\s{}]+", text) or not text.isprintable():
+        raise ValueError(
+            f"prefix must have at most {LONGEST_PREFIX} characters, and no braces or blanks, got {text!r:.120}"
+        )
 
 
 def _optional(number: float | None) -> str:

@@ -1,4 +1,7 @@
-"""A server with several processes that share a file: ``python sharing_program.py '{"stores": "desk.db", …}'``."""
+"""A server with several processes: ``python sharing_program.py '{"stores": "desk.db", …}'``.
+
+They share a file, or an engine, whose URL then stands in place of the path.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pydantic import BaseModel
 from trio_mcp import Context, Principal, Server
 from trio_mcp.server.processes import child, slots, supervisor
 from trio_mcp.stores import SqliteStores, UserStateOptions
+from trio_mcp.stores.places import stores_at
 
 ROOMS: dict[str, Any] = {"child": child, "slots": slots, "supervisor": supervisor}
 
@@ -29,7 +33,7 @@ class Count(BaseModel):
 def make(stores: str, timeout: float, **words: Any) -> Server:
     server = Server(
         "desk",
-        stores=SqliteStores(stores, timeout=timeout),
+        stores=stores_at(stores, "desk") if "://" in stores else SqliteStores(stores, timeout=timeout),
         principal=lambda ctx: Principal("ann"),
         user_state=UserStateOptions(trust_principal=True),
         **words,

@@ -1,4 +1,4 @@
-"""What several processes of a real program share: the rounds of a request, changes, the state of users, and a file."""
+"""What several processes of a real program share, in a file or an engine: rounds of a request, changes, and states."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import sqlite3
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import psutil
 import pytest
 import trio
 
+from tests.redis_server import redis_server
 from tests.server.processes.running import FAST, running
 from tests.waiting import eventually
 from trio_mcp import Client, TrioMcpError
@@ -30,8 +32,18 @@ def sharing(folder: Path, *, constants: dict[str, Any] | None = None, **words: A
     return running(command=[sys.executable, str(PROGRAM), json.dumps(settings)])
 
 
-async def test_what_one_process_begins_another_one_goes_on_with(tmp_path: Path) -> None:
-    async with sharing(tmp_path) as desk:
+@pytest.fixture(params=["file", pytest.param("engine", marks=pytest.mark.redis)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where the processes keep what they share."""
+    if request.param == "file":
+        yield str(tmp_path / "desk.db")
+        return
+    with redis_server() as engine:
+        yield engine.url
+
+
+async def test_what_one_process_begins_another_one_goes_on_with(tmp_path: Path, place: str) -> None:
+    async with sharing(tmp_path, stores=place) as desk:
         await desk.served_by(*desk.pids())
         # The answer to a question may reach another process: they have a key from the supervisor.
         pids = [0, 0]

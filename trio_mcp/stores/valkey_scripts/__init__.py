@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["LIBRARIES", "code_of"]
 
 LIBRARIES: Final[dict[str, tuple[str, ...]]] = {
-    "open": (),
+    **dict.fromkeys(("open", "inspect"), ()),
     **dict.fromkeys(
         ("add_task", "task", "journal", "note", "put_task", "claim_tasks", "renew", "versions"), ("prelude", "tasks")
     ),
