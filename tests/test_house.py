@@ -48,6 +48,7 @@ BY_STRING = {
     "cli/loading.py": "loads what the user names on the command line",
     "cli/new.py": "asks where this package was installed from",
     "client/config/reading.py": "what an entry says of authorization, which lies above this room",
+    "stores/valkey_scripts/__init__.py": "reads the scripts, which are data files of its own folder",
     "cli/targets.py": "asks whether a word is the name of a module",
 }
 """Files that import by a string, which import-linter does not see, and why."""

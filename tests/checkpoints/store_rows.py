@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,18 @@ import attrs
 
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.peer import settle
-from trio_mcp.stores import MemoryStores, SqliteStores, StoredTask, Stores, TopicListener, TopicListeners
+from tests.redis_server import redis_server
+from tests.waiting import eventually
+from trio_mcp import EventsLost, StoredEvent
+from trio_mcp.stores import (
+    MemoryStores,
+    SqliteStores,
+    StoredTask,
+    Stores,
+    TopicListener,
+    TopicListeners,
+    ValkeyStores,
+)
 from trio_mcp.testing import check_stores
 
 LONG = 1e6
@@ -36,6 +48,13 @@ async def in_memory() -> AsyncIterator[Stores]:
 async def in_a_file() -> AsyncIterator[Stores]:
     with TemporaryDirectory() as folder:
         async with SqliteStores(Path(folder, "stores.db")) as stores:
+            yield stores
+
+
+@contextlib.asynccontextmanager
+async def in_an_engine() -> AsyncIterator[Stores]:
+    with redis_server() as engine:
+        async with ValkeyStores(engine.url, prefix="desk") as stores:
             yield stores
 
 
@@ -184,6 +203,26 @@ def of_stores(kind: Any, opened: Callable[[], contextlib.AbstractAsyncContextMan
 
 of_stores(MemoryStores, in_memory)
 of_stores(SqliteStores, in_a_file)
+of_stores(ValkeyStores, in_an_engine)
+
+
+@effect(ValkeyStores.__aenter__, "no connection is made, and no key")
+async def no_connection() -> None:
+    with redis_server() as engine:
+        await not_entered(ValkeyStores(engine.url, prefix="desk"))
+        await settle()
+        assert not engine.keys()
+        assert re.search(r"connected_clients:1\b", engine.ask("info", "clients"))  # the one that asks
+
+
+@effect(ValkeyStores.__aexit__, "a cancelled exit closes the connection")
+async def disconnected() -> None:
+    with redis_server() as engine:
+        stores = ValkeyStores(engine.url, prefix="desk")
+        await stores.__aenter__()
+        await stores.add_task(task("a"))
+        await cancelled_before(stores.__aexit__(None, None, None))
+        await eventually(lambda: re.search(r"connected_clients:1\b", engine.ask("info", "clients")))
 
 
 @effect(SqliteStores.__aenter__, "no file is made")

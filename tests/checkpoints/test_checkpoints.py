@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -39,7 +41,7 @@ from trio_mcp.low_level import (
 )
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
-from trio_mcp.stores import MemoryStores, SqliteStores
+from trio_mcp.stores import MemoryStores, SqliteStores, ValkeyStores
 from trio_mcp.stores.memory_sessions import MemorySessions
 from trio_mcp.stores.sqlite_sessions import SqliteSessions
 from trio_mcp.testing import CallRecorder, FaultLinks, check_stores, check_transport
@@ -74,7 +76,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     MemoryStores.__aexit__: "does nothing",
     **{
         getattr(kind, name): "reads"
-        for kind in (MemoryStores, SqliteStores)
+        for kind in (MemoryStores, SqliteStores, ValkeyStores)
         for name in ("changed", "journal", "state", "task", "versions")
     },
     **{
@@ -126,7 +128,13 @@ HELD: dict[object, str] = {
 """What tests below ``tests`` cancel, at every step or where it would take long."""
 
 
-@pytest.mark.parametrize("row", CALLS, ids=str)
+def rows(table: list[Row]) -> list[Any]:
+    """Return the rows of a table as parameters; those that need an engine are apart."""
+    engine = [pytest.mark.redis]
+    return [pytest.param(row, marks=engine if "ValkeyStores" in str(row) else []) for row in table]
+
+
+@pytest.mark.parametrize("row", rows(CALLS), ids=str)
 async def test_a_call_is_a_checkpoint(row: Row) -> None:
     check = Check(row.function)
     with trio.fail_after(HANG):
@@ -134,7 +142,7 @@ async def test_a_call_is_a_checkpoint(row: Row) -> None:
     assert check.count, "the row has checked nothing"
 
 
-@pytest.mark.parametrize("row", EFFECTS, ids=str)
+@pytest.mark.parametrize("row", rows(EFFECTS), ids=str)
 async def test_a_cancellation_tells_the_truth(row: Row) -> None:
     with trio.fail_after(HANG):
         await row.run()

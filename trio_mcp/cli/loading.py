@@ -74,7 +74,7 @@ def use_stores(server: BaseServer, place: str | None) -> BaseServer:
         Exit: If these can't be stores.
     """
     if place is not None:
-        from trio_mcp.stores.places import stores_at  # imported late: few servers have stores
+        from trio_mcp.server.places import stores_at  # imported late: few servers have stores
 
         try:
             core_of(server).stores = stores_at(place, server.info.name)

@@ -635,22 +635,11 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
 
 
 def _stores(given: object, server: str) -> Stores | None:
-    """Return the stores that a server is given: an object, the path of a file, or the URL of an engine.
-
-    Raises:
-        TypeError: If it is none of them.
-    """
     if given is None:
         return None
-    from trio_mcp.stores.contract import Stores  # imported late: few servers have stores
+    from trio_mcp.server.places import stores_at  # imported late: few servers have stores
 
-    if isinstance(given, (str, os.PathLike)):
-        from trio_mcp.stores.places import stores_at
-
-        return stores_at(given, server)
-    if not isinstance(given, Stores):
-        raise TypeError(f"stores must be a trio_mcp.stores.Stores, the path of a file or a URL, got {given!r}")
-    return given
+    return stores_at(given, server)
 
 
 def _only_websocket(settings: ServeSettings) -> None:

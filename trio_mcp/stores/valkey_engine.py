@@ -77,7 +77,8 @@ async def examine(address: EngineAddress, channel: str, *, timeout: float) -> En
         tls = " over TLS, which valkey:// in place of valkeys:// does without" if address.tls else ""
         raise StoreError(f"{address} does not respond within {timeout:g} s{tls}: check the URL") from None
     finally:
-        await trio.aclose_forcefully(stream)
+        with trio.CancelScope(shield=True):
+            await trio.aclose_forcefully(stream)
 
 
 async def _connect(address: EngineAddress) -> trio.SocketStream:

@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from trio_mcp import Context, Principal, Server
+from trio_mcp.server.places import stores_at
 from trio_mcp.server.processes import child, slots, supervisor
 from trio_mcp.stores import SqliteStores, UserStateOptions
-from trio_mcp.stores.places import stores_at
 
 ROOMS: dict[str, Any] = {"child": child, "slots": slots, "supervisor": supervisor}
 
