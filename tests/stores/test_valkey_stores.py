@@ -110,7 +110,7 @@ async def test_what_has_an_end_leaves_nothing_behind(engine: RedisServer, prefix
 
 
 async def test_all_keys_of_tasks_and_topics_have_an_end_without_any_process(engine: RedisServer, prefix: str) -> None:
-    """The last process may leave for ever: the engine deletes what has expired, a while later."""
+    """The last process may leave forever: the engine deletes what has expired, a while later."""
     async with ValkeyStores(engine.url, prefix=prefix) as stores:
         soon = stores.now() + 100
         await stores.add_task(task("a", expires=soon), [("a", b"1")])

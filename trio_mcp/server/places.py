@@ -1,4 +1,4 @@
-"""What a server or a command line names as its stores: an object, the path of a file, or the URL of an engine."""
+"""The stores that a server or a command line names: an object, the path of a file, or the URL of an engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stores_at(place: object, server: str) -> Stores:
 
     Raises:
         ImportError: If the extra that an engine needs is not installed.
-        TypeError: If it is none of them.
+        TypeError: If it has another type.
         ValueError: If the URL or the path can't be that of stores.
     """
     if isinstance(place, Stores):

@@ -61,7 +61,10 @@ class StoreError(Exception):
 
 
 class StoreBusy(StoreError):
-    """Another process kept the store locked for longer than the store's ``timeout``; the call had no effect."""
+    """The store can't be used at the moment, and the call had no effect.
+
+    Another process kept it locked for longer than the store's ``timeout``, or the engine that keeps it is away.
+    """
 
 
 class StoreFull(StoreError):

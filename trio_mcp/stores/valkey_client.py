@@ -104,7 +104,7 @@ class _Watch:
     _again_at: float = attrs.field(default=0.0, init=False)
 
     def lose(self, why: str) -> None:
-        """Note that the engine is away."""
+        """Record why the engine is away."""
         self._why = why
 
     async def present(self) -> None:
@@ -193,7 +193,7 @@ class EngineClient:
                 request_timeout=milliseconds,
                 # Without `lazy_connect`, it would block this thread until it is connected.
                 lazy_connect=True,
-                # It goes on for ever, with pauses of up to 0.16 s.
+                # It goes on forever, with pauses of up to 0.16 s.
                 reconnect_strategy=glide.BackoffStrategy(num_of_retries=3, factor=20, exponent_base=2),
                 advanced_config=advanced(connection_timeout=milliseconds),
                 pubsub_subscriptions=configuration.PubSubSubscriptions(

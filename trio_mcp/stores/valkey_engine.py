@@ -30,7 +30,7 @@ OLDEST: Final = {"Valkey": (7, 2), "Redis": (7, 0)}
 
 @attrs.frozen
 class Engine:
-    """What an engine says about itself.
+    """The facts that an engine gives about itself.
 
     Attributes:
         name: ``"Valkey"`` or ``"Redis"``.

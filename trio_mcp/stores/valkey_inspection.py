@@ -1,4 +1,4 @@
-"""What lies in an engine under a prefix of `ValkeyStores`, and whether the engine is fit for use."""
+"""The content of an engine under a prefix of `ValkeyStores`, and whether the engine is fit for use."""
 
 from __future__ import annotations
 

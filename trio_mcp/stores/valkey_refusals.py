@@ -41,7 +41,7 @@ REFUSALS: Final = {
 """The descriptions of what an engine refuses, by regular expressions for its own words."""
 
 PASSING: Final = frozenset({"LOADING", "BUSY"})
-"""What passes by itself. The engine then looks at nothing of a call, which has no effect."""
+"""The refusals that pass by themselves. The engine has not looked at the call then, so it had no effect."""
 
 
 def refused(address: EngineAddress, words: str) -> StoreError:

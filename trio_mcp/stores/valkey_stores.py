@@ -67,7 +67,7 @@ OUT: Final = "out"
 
 @attrs.define(eq=False, weakref_slot=True)
 class _Shared:
-    """What all stores in this process on the same data share.
+    """The objects that all stores in this process on the same data share.
 
     Attributes:
         sender: The name of this process in its messages.
@@ -95,7 +95,7 @@ class ValkeyStores(Stores):
 
     **Loss.** The data has a random epoch. When it is gone or another one, because keys were deleted or another engine
     has taken over, all that was kept is lost. One call of each process then raises a `StoreError` that says so; after
-    that, the store begins anew: tasks are gone, their writers are stale, and `changed` is not complete. When a replica
+    that, the store begins with nothing: tasks are gone, their writers are stale, and `changed` is not complete. When a replica
     takes over that has not got the last writes, which the engine had acknowledged, those are lost alone.
 
     **In the engine.** All keys begin with ``{prefix}:``. Keys and values are in clear, except that ids of tasks,
@@ -392,7 +392,7 @@ class ValkeyStores(Stores):
                 await self._begin(client)
         raise StoreError(
             f"{self._name} has lost all that was kept there, because its keys were deleted or another engine has taken"
-            " over: the call had no effect, and the store begins anew"
+            " over: the call had no effect, and the store begins with nothing"
         )
 
     async def _open(self) -> None:
@@ -523,4 +523,4 @@ TAG: Final = len(secrets.token_urlsafe(8))
 """The length of a tag, which precedes the value of a state."""
 
 _SHARED: WeakValueDictionary[str, _Shared] = WeakValueDictionary()
-"""What stores in this process share, by the epoch of their data."""
+"""The objects that stores in this process share, by the epoch of their data."""
