@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -11,11 +13,23 @@ from typing import Any, TypeAlias
 from unittest import mock
 
 import attrs
+import pytest
 import trio
 from hypothesis import example, given, settings, strategies as st
 
 from tests.effort import examples
-from trio_mcp.stores import MemoryStores, SqliteStores, StaleWriter, StoredTask, StoreFull, Stores, sqlite_stores
+from tests.redis_server import RedisServer
+from trio_mcp.stores import (
+    MemoryStores,
+    SqliteStores,
+    StaleWriter,
+    StoredTask,
+    StoreFull,
+    Stores,
+    ValkeyStores,
+    sqlite_stores,
+    valkey_client,
+)
 
 EPOCH = 1_000_000_000.0
 KEYS, TOOLS = "abc", ("one", "two")
@@ -87,19 +101,21 @@ class World:
         issued: The tokens of each lease so far, in memory and in the file.
     """
 
+    epoch = EPOCH
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.time = self.started = 0.0
         self.boots = 0
         self.memory = MemoryStores(clock=lambda: self.time, now=self.now)
-        self.files: list[SqliteStores] = []
+        self.files: list[Stores] = []
         self.turn = 0
         self.known: dict[str, Known] = {}
         self.issued: list[tuple[str, str]] = [("", "")]
         self.stack = AsyncExitStack()
 
     def now(self) -> float:
-        return EPOCH + self.time
+        return self.epoch + self.time
 
     async def boot(self) -> None:
         """Start the machine: its clock begins at zero, and two processes open the file."""
@@ -304,3 +320,60 @@ async def play(steps: list[Step]) -> None:
 @settings(max_examples=examples(1000, daily=40))
 def test_all_stores_do_as_the_model_does(steps: list[Step]) -> None:
     trio.run(play, steps)
+
+
+# --- in an engine -----------------------------------------------------------------------------------------------------
+
+
+class EngineWorld(World):
+    """The same with two stores on an engine, whose scripts read the time of the model.
+
+    As the engine goes on when the machines of its clients start again, leases do, too.
+    """
+
+    epoch = 4_000_000_000.0  # so far ahead that the engine, which has the real time, deletes nothing
+
+    def __init__(self, engine: RedisServer, prefix: str) -> None:
+        super().__init__(Path())
+        self.make = partial(ValkeyStores, engine.url, prefix=prefix)
+
+    async def boot(self) -> None:
+        await self.stack.aclose()
+        self.files = [await self.stack.enter_async_context(self.make()) for _ in range(2)]
+        await self.sleep(0)
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        for stores in self.files:
+            assert isinstance(stores, ValkeyStores)
+            await stores._opened().ask("HSET", "{time}", "s", f"{self.now():.0f}", "us", "0")  # noqa: SLF001
+            await stores.versions(["x"])  # from whose response it learns the time
+
+
+def script_in_virtual_time(name: str) -> Any:
+    code = valkey_client.code_of(name).replace("redis.call('TIME')", "redis.call('HMGET', '{time}', 's', 'us')")
+    return valkey_client.load_glide().Script(code)
+
+
+NUMBERS = itertools.count(1)
+
+
+@pytest.mark.redis
+@given(STEPS)
+@example([("add", "a", "one", "working", None, 2.0, None, []), ("reboot",), ("claim", {"one"}, 1.0, 1)])
+@settings(max_examples=examples(1000, daily=40))
+def test_stores_in_an_engine_do_as_the_model_does(engine: RedisServer, steps: list[Step]) -> None:
+    async def play_in_engine() -> None:
+        engine.ask("hset", "{time}", "s", "4000000000", "us", "0")
+        world = EngineWorld(engine, f"machine-{next(NUMBERS)}")
+        await world.boot()
+        try:
+            for name, *arguments in steps:
+                await getattr(world, name)(*arguments)
+                await world.look()
+        finally:
+            await world.stack.aclose()
+
+    scripts = functools.cache(script_in_virtual_time)
+    with mock.patch.object(valkey_client, "_script", scripts):
+        trio.run(play_in_engine)

@@ -93,27 +93,27 @@ class ValkeyStores(Stores):
     `StoreError`, and whether it had an effect is unknown. While the engine is away, all methods raise `StoreBusy` at
     once, and one at a time looks whether it is back. `on_busy` is never called: no process can lock the engine.
 
-    **Loss.** The data has a random epoch. When it is gone or another one, because keys were deleted or another engine
-    has taken over, all that was kept is lost. One call of each process then raises a `StoreError` that says so; after
-    that, the store begins with nothing: tasks are gone, their writers are stale, and `changed` is not complete. When a replica
-    takes over that has not got the last writes, which the engine had acknowledged, those are lost alone.
+    **Loss.** The data has a random epoch. If it is gone or another one, because keys were deleted or another engine has
+    taken over, all that was kept is lost. The calls that find this out raise a `StoreError` that says so, once for each
+    object; after that, the store begins with nothing: tasks are gone, their writers are stale, and `changed` is not
+    complete. If a replica takes over that lacks the last writes, only those are lost, although they were acknowledged.
 
-    **In the engine.** All keys begin with ``{prefix}:``. Keys and values are in clear, except that ids of tasks,
-    sessions and users are digests. Whatever has an end is deleted by the engine itself, soon after; what is left at the
-    end is one key, ``{prefix}:about``. In an access-control list, this suffices for a prefix ``desk``::
+    **In the engine.** The names of all keys begin with the prefix in braces and a colon. Names and values are in clear,
+    except that the ids of tasks, sessions and users are digests. What has an end is deleted, by a later call or by the
+    engine itself an hour later; one key stays, ``{desk}:about`` for the prefix ``desk``. These rights suffice::
 
         ACL SETUSER desk on >password resetkeys ~{desk}:* resetchannels &{desk}:* -@all +ping +select +info +@pubsub
             +@scripting +@hash +@sortedset +@string +@stream +unlink +exists +type +pexpireat +persist +time
 
-    Messages on the channel ``{prefix}:wake`` wake the listeners of other processes. A lost one costs time and nothing
-    else.
+    Messages on the channel ``{desk}:wake`` wake the listeners of other processes, while `hear` runs. One that is lost
+    costs time and nothing else.
 
     Args:
         url: The engine: ``valkey://user:password@host:port/database``, ``redis://…``; ``valkeys://…`` or ``rediss://…``
             with TLS, for which SSL_CERT_FILE in the environment may name a file with authorities; or
             ``unix:///path/of/the/socket?db=0``.
         prefix: What the keys begin with, without braces and blanks. Each server needs a prefix of its own.
-        timeout: Seconds that opening, and each operation, may take.
+        timeout: Seconds that a connection, or the response to a script, may take.
         max_events: The maximum number of events of sessions; beyond it, the oldest are deleted.
         max_age: Seconds for which an event is kept.
 
