@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -212,6 +213,23 @@ async def test_a_wake_up_reaches_the_listeners_of_its_topic_in_other_processes(
                     one.wake(f"{number}")
                 await unheard.woken()
             nursery.cancel_scope.cancel()
+
+
+async def test_many_wake_ups_are_few_messages(engine: RedisServer, prefix: str) -> None:
+    """The client keeps, without a bound, what a process that is busy has not heard yet."""
+    messages: list[bytes] = []
+    async with two(engine, prefix) as (one, other), trio.open_nursery() as nursery:
+        other._opened().heard = messages.append  # noqa: SLF001
+        nursery.start_soon(one.hear)
+        began = time.monotonic()
+        for number in range(1000):
+            one.wake(f"{number % 50}")
+            if number % 10 == 0:
+                await trio.lowlevel.checkpoint()
+        everything = {f"{each}" for each in range(50)}
+        await eventually(lambda: {topic for message in messages for topic in json.loads(message)[1]} == everything)
+        assert len(messages) <= 2 + (time.monotonic() - began) / 0.01
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("message", ["", "x", "[]", "{}", "[1, 2, 3]", "[" * 50_000, '["x", [1, null, {}]]'])

@@ -58,6 +58,9 @@ PAGE_BYTES: Final = 1024 * 1024
 MOST_NEWS: Final = 100
 """How many topics one message wakes (arbitrary); a process with more of them wakes all listeners."""
 
+CALM: Final = 0.01
+"""Seconds between two messages (arbitrary): the client keeps all that a busy process has not heard yet."""
+
 LONGEST_NEWS: Final = 64 * 1024
 """The maximum size of a message that is read, in bytes (arbitrary)."""
 
@@ -217,6 +220,7 @@ class ValkeyStores(Stores):
                         await self._opened().publish(json.dumps([self._shared.sender, news]))
                     except StoreError:
                         pass  # the others look by themselves
+                    await trio.sleep(CALM)
 
     def _heard(self, message: bytes) -> None:
         try:
