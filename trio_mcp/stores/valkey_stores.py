@@ -103,10 +103,12 @@ class ValkeyStores(Stores):
 
     **In the engine.** The names of all keys begin with the prefix in braces and a colon. Names and values are in clear,
     except that the ids of tasks, sessions and users are digests. What has an end is deleted, by a later call or by the
-    engine itself an hour later; one key stays, ``{desk}:about`` for the prefix ``desk``. These rights suffice::
+    engine itself an hour later; one key stays, ``{desk}:about`` for the prefix ``desk``. These rights suffice, and in a
+    cluster ``+cluster|slots`` as well::
 
-        ACL SETUSER desk on >password resetkeys ~{desk}:* resetchannels &{desk}:* -@all +ping +select +info +@pubsub
-            +@scripting +@hash +@sortedset +@string +@stream +unlink +exists +type +pexpireat +persist +time
+        ACL SETUSER desk on >password resetkeys ~{desk}:* resetchannels &{desk}:* -@all
+            +ping +select +info +publish +subscribe +evalsha +script|load
+            +@hash +@sortedset +@string +@stream +unlink +exists +type +pexpireat +persist +time
 
     Messages on the channel ``{desk}:wake`` wake the listeners of other processes, while `hear` runs. One that is lost
     costs time and nothing else.
