@@ -150,7 +150,7 @@ def test_an_engine(capsys: pytest.CaptureFixture[str]) -> None:
         ):
             assert line in said
         assert any(
-            re.match(r"engine:   Redis 7\.\S+, without an append-only file; .* MiB, without a limit", each)
+            re.match(r"engine:   (Redis|Valkey) \d+\.\S+, without an append-only file; .* MiB, without a limit", each)
             for each in said
         )
         assert main(["stores", engine.url, "--prefix", "desk", "--json"]) == OK

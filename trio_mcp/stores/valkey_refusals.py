@@ -19,7 +19,7 @@ REFUSALS: Final = {
         "has no password for its default user: leave it out of the URL"
     ),
     "NOAUTH|Authentication required": "wants a password: give it in the URL, as in valkey://:password@host",
-    "NOPERM|PermissionDenied|can't run this command|can't access at least one of the (?:keys|channels)": (
+    "NOPERM|PermissionDenied|ACL failure|can't run this command|can't access at least one of the (?:keys|channels)": (
         "does not allow this user what stores do: give the user the rights in the docstring of ValkeyStores"
     ),
     "DENIED": "is in protected mode, and serves only its own machine: give it a password, or its socket",
