@@ -43,6 +43,7 @@ from trio_mcp.stores.refusals import (
 from trio_mcp.stores.valkey_address import EngineAddress
 from trio_mcp.stores.valkey_client import EngineClient, EngineClock, load_glide
 from trio_mcp.stores.valkey_engine import examine
+from trio_mcp.stores.valkey_records import columns_of, entry_of, flat, optional, task_of
 
 __all__ = ["LAYOUT", "ValkeyStores", "check_prefix", "unfit"]
 
@@ -249,8 +250,8 @@ class ValkeyStores(Stores):
         limit: int | None = None,
     ) -> StoredTask:
         task = attrs.evolve(task, token="" if lease is None else secrets.token_urlsafe(16))
-        head = (task.key, task.token, _optional(lease), _optional(limit))
-        (status, *_) = await self._call("add_task", *head, *_columns(task), *_flat(entries))
+        head = (task.key, task.token, optional(lease), optional(limit))
+        (status, *_) = await self._call("add_task", *head, *columns_of(task), *flat(entries))
         if status == b"exists":
             raise task_exists(task.key)
         if status == b"full":
@@ -258,7 +259,7 @@ class ValkeyStores(Stores):
         return task
 
     async def task(self, key: str) -> StoredTask | None:
-        return _task(key, await self._get("task", key))
+        return task_of(key, await self._get("task", key))
 
     async def journal(self, key: str) -> Sequence[JournalEntry]:
         found = await self._get("journal", key)
@@ -277,7 +278,7 @@ class ValkeyStores(Stores):
         self, task: StoredTask, entries: Sequence[JournalEntry] = (), *, token: str | None = None
     ) -> bool:
         head = (task.key, "" if token is None else "1", token or "", task.token, str(task.version))
-        (status, *_) = await self._call("put_task", *head, *_columns(task), *_flat(entries))
+        (status, *_) = await self._call("put_task", *head, *columns_of(task), *flat(entries))
         if status == b"stale":
             raise stale_writer(task.key)
         return bool(status == b"done")
@@ -290,7 +291,7 @@ class ValkeyStores(Stores):
         found = await self._get("claim_tasks", repr(lease), str(most), *tokens, *tools)
         claims = []
         for was_lost, key, columns in found:
-            task = _task(key.decode(), columns)
+            task = task_of(key.decode(), columns)
             assert task is not None
             claims.append(Claim(task, bool(was_lost)))
         return claims
@@ -301,7 +302,7 @@ class ValkeyStores(Stores):
             return {}
         pairs = [each for pair in leases.items() for each in pair]
         found = await self._get("renew", repr(lease), *pairs)
-        return {key: _task(key, columns) for key, columns in zip(leases, found, strict=True)}
+        return {key: task_of(key, columns) for key, columns in zip(leases, found, strict=True)}
 
     async def versions(self, keys: Collection[str]) -> Mapping[str, int]:
         if not keys:
@@ -323,15 +324,15 @@ class ValkeyStores(Stores):
         return Changed(int(newest), topics, bool(complete))
 
     async def state(self, user: str, name: str) -> StateEntry | None:
-        return _entry(await self._get("state", user, name))
+        return entry_of(await self._get("state", user, name))
 
     async def put_state(
         self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
     ) -> StatePut:
         entry = StateEntry(value, secrets.token_urlsafe(8))
-        arguments = (user, name, tag or "", entry.tag, _optional(expires), value)
+        arguments = (user, name, tag or "", entry.tag, optional(expires), value)
         status, *found = await self._call("put_state", *arguments)
-        return StatePut(True, entry) if status == b"done" else StatePut(False, _entry(*found))
+        return StatePut(True, entry) if status == b"done" else StatePut(False, entry_of(*found))
 
     async def forget_states(self, user: str) -> None:
         await self._get("forget_states", user)
@@ -470,63 +471,6 @@ def check_prefix(prefix: object) -> None:
             f"prefix must have at most {LONGEST_PREFIX} characters, and no braces or blanks, got {text!r:.120}"
         )
 
-
-def _optional(number: float | None) -> str:
-    return "" if number is None else repr(number)
-
-
-def _flat(entries: Sequence[JournalEntry]) -> list[str | bytes]:
-    return [part for entry in entries for part in entry]
-
-
-def _columns(task: StoredTask) -> list[str | bytes]:
-    """Return the columns of a task as the scripts get and return them: see ``COLUMNS`` in ``tasks.lua``."""
-    head = [task.owner, task.updated, task.begun, task.takeovers, task.cancelling, task.message]
-    return [
-        json.dumps(head, ensure_ascii=False),
-        task.tool,
-        task.status,
-        repr(task.created),
-        _optional(task.expires),
-        str(task.version),
-        task.token,
-        task.body,
-        task.asked,
-        task.result,
-    ]
-
-
-def _task(key: str, columns: Sequence[bytes | None] | None) -> StoredTask | None:
-    if columns is None:
-        return None
-    head, tool, status, created, expires, version, token, body, asked, result = (each or b"" for each in columns)
-    owner, updated, begun, takeovers, cancelling, message = json.loads(head)
-    return StoredTask(
-        key=key,
-        owner=owner,
-        tool=tool.decode(),
-        status=status.decode(),
-        created=float(created),
-        updated=updated,
-        expires=float(expires) if expires else None,
-        version=int(version),
-        token=token.decode(),
-        begun=begun,
-        takeovers=takeovers,
-        cancelling=cancelling,
-        message=message,
-        body=body,
-        asked=asked,
-        result=result,
-    )
-
-
-def _entry(found: bytes | None = None) -> StateEntry | None:
-    return None if found is None else StateEntry(found[TAG:], found[:TAG].decode())
-
-
-TAG: Final = len(secrets.token_urlsafe(8))
-"""The length of a tag, which precedes the value of a state."""
 
 _SHARED: WeakValueDictionary[str, _Shared] = WeakValueDictionary()
 """The objects that stores in this process share, by the epoch of their data."""
