@@ -84,7 +84,7 @@ def calls() -> dict[str, Callable[[Stores], Any]]:
         "changed": lambda stores: stores.changed(0),
         "put_state": lambda stores: stores.put_state("ann", f"{time.monotonic_ns()}", b"", tag=None, expires=None),
         "take": lambda stores: stores.take("a", rate=1, burst=1),
-        "append": lambda stores: stores.append("a", [StoredEvent(0, 0, b"x")]),
+        "append": lambda stores: stores.sessions.append("a", [StoredEvent(0, 0, b"x")]),
     }
 
 
@@ -98,7 +98,7 @@ async def test_what_has_an_end_leaves_nothing_behind(engine: RedisServer, prefix
         soon = stores.now() + 0.2
         for number in range(40):
             await stores.add_task(task(f"{number}", expires=soon), [("a", b"1")], lease=60 if number % 2 else None)
-            await stores.append(f"{number}", [StoredEvent(1, 1, b"x")])
+            await stores.sessions.append(f"{number}", [StoredEvent(1, 1, b"x")])
             await stores.put_state("ann", f"{number}", b"x", tag=None, expires=soon)
             await stores.remember(f"{number}", seconds=0.2)
             await stores.take(f"{number}", rate=10, burst=1)
@@ -118,7 +118,7 @@ async def test_all_keys_of_tasks_and_topics_have_an_end_without_any_process(engi
         leased = await stores.add_task(task("b", expires=soon, tool="other"), lease=60)
         await stores.put_task(attrs.evolve(leased, version=2, expires=soon + 100))
         await stores.announce(["topic"])
-        await stores.append("a", [StoredEvent(1, 1, b"x")])
+        await stores.sessions.append("a", [StoredEvent(1, 1, b"x")])
         keys = engine.keys(f"{{{prefix}}}:*") - {f"{{{prefix}}}:about"}
         assert len(keys) == 9, keys
         assert {key for key in keys if int(engine.ask("pttl", key)) < 0} == set()
@@ -132,15 +132,15 @@ async def test_all_keys_of_tasks_and_topics_have_an_end_without_any_process(engi
 async def test_the_oldest_events_make_room_for_others(engine: RedisServer, prefix: str) -> None:
     async with ValkeyStores(engine.url, prefix=prefix, max_events=10) as stores:
         for number in range(1, 31):
-            await stores.append("a" if number % 2 else "b", [StoredEvent(1, (number + 1) // 2, b"%d" % number)])
+            await stores.sessions.append("a" if number % 2 else "b", [StoredEvent(1, (number + 1) // 2, b"%d" % number)])
         with pytest.raises(EventsLost):
-            await stores.after("a", 1, 9)
-        assert [event.number for event in await stores.after("a", 1, 10)] == [11, 12, 13, 14, 15]
+            await stores.sessions.after("a", 1, 9)
+        assert [event.number for event in await stores.sessions.after("a", 1, 10)] == [11, 12, 13, 14, 15]
         for number in range(1, 21):
-            await stores.append("c", [StoredEvent(number, 1, b"")])
+            await stores.sessions.append("c", [StoredEvent(number, 1, b"")])
         for session in "ab":
             with pytest.raises(EventsLost):
-                await stores.after(session, 1, 15)
+                await stores.sessions.after(session, 1, 15)
         assert engine.ask("--scan", "--pattern", f"{{{prefix}}}:*:events:*").splitlines() == [
             f"{{{prefix}}}:{engine.ask('hget', f'{{{prefix}}}:about', 'epoch')}:events:c"
         ]
@@ -150,9 +150,9 @@ async def test_large_events_are_read_in_parts(engine: RedisServer, prefix: str) 
     """A page of 100 messages of the full size would not fit in memory."""
     async with ValkeyStores(engine.url, prefix=prefix) as stores:
         sizes = [4_000_000, 10, 600_000, 600_000]
-        await stores.append("a", [StoredEvent(1, number, b"x" * size) for number, size in enumerate(sizes, 1)])
+        await stores.sessions.append("a", [StoredEvent(1, number, b"x" * size) for number, size in enumerate(sizes, 1)])
         pages, last = [], 0
-        while page := await stores.after("a", 1, last):
+        while page := await stores.sessions.after("a", 1, last):
             pages.append([len(event.data) for event in page])
             last = page[-1].number
         assert pages == [[4_000_000], [10, 600_000], [600_000]]

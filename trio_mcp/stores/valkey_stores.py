@@ -29,21 +29,20 @@ from trio_mcp.stores.contract import (
     StoreError,
     Stores,
 )
-from trio_mcp.stores.event_store import StoredEvent
-from trio_mcp.stores.event_stores import PAGE, lost
 from trio_mcp.stores.listeners import TopicListener, TopicListeners
 from trio_mcp.stores.refusals import (
     not_open,
     other_server,
-    stale_session,
     stale_writer,
     store_full,
     task_exists,
 )
+from trio_mcp.stores.session_store import LETTERS
 from trio_mcp.stores.valkey_address import EngineAddress
 from trio_mcp.stores.valkey_client import EngineClient, EngineClock, load_glide
 from trio_mcp.stores.valkey_engine import examine
 from trio_mcp.stores.valkey_records import columns_of, entry_of, flat, optional, task_of
+from trio_mcp.stores.valkey_sessions import ValkeySessions
 
 __all__ = ["LAYOUT", "ValkeyStores", "check_prefix", "unfit"]
 
@@ -52,9 +51,6 @@ LAYOUT: Final = "1"
 
 LONGEST_PREFIX: Final = 100
 """The maximum length of a prefix, in characters (arbitrary): each key begins with it."""
-
-PAGE_BYTES: Final = 1024 * 1024
-"""The size of the messages, in bytes, that `ValkeyStores.after` returns at once, or the first one (arbitrary)."""
 
 MOST_NEWS: Final = 100
 """How many topics one message wakes (arbitrary); a process with more of them wakes all listeners."""
@@ -152,8 +148,7 @@ class ValkeyStores(Stores):
         self._name = f"the prefix {prefix!r} of {self._address}"
         self._channel = f"{{{prefix}}}:wake"
         self._timeout = timeout
-        self._max_events = max_events
-        self._max_age = max_age
+        self._sessions = ValkeySessions(self._serve, max_events=max_events, max_age=max_age)
         self._users = 0
         self._opening = trio.Lock()
         self._client: EngineClient | None = None
@@ -187,6 +182,10 @@ class ValkeyStores(Stores):
         if found.decode() != server:
             raise other_server(self._name, found.decode(), server)
         self._server = server
+
+    @property
+    def sessions(self) -> ValkeySessions:
+        return self._sessions
 
     def clock(self) -> float:
         return self._shared.clock.now()
@@ -345,28 +344,6 @@ class ValkeyStores(Stores):
         new = await self._get("remember", key, repr(seconds))
         return bool(new)
 
-    # --- events --------------------------------------------------------------------------------------------------
-
-    async def append(self, session: str, events: Sequence[StoredEvent], token: str | None = None) -> Sequence[int]:
-        if token is not None or not events:
-            await trio.lowlevel.checkpoint()
-            if token is not None:
-                raise stale_session(session)
-            return []
-        each = [part for event in events for part in (str(event.stream), str(event.number), event.data)]
-        numbers = await self._get("append", session, str(self._max_events), repr(self._max_age), *each)
-        return [int(number) for number in numbers]
-
-    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
-        arguments = (session, str(stream), str(number), str(PAGE), str(PAGE_BYTES))
-        status, *rest = await self._call("after", *arguments)
-        if status == b"gone":
-            raise lost(stream, number)
-        return [StoredEvent(stream, number + place, data) for place, data in enumerate(rest[0], 1)]
-
-    async def forget(self, session: str) -> None:
-        await self._get("forget", session)
-
     # --- inside --------------------------------------------------------------------------------------------------
 
     def _opened(self) -> EngineClient:
@@ -378,6 +355,14 @@ class ValkeyStores(Stores):
         """Run a script that has one outcome, and return the value that it returns."""
         _, *values = await self._call(name, *arguments)
         return values[0] if values else None
+
+    async def _serve(self, name: str, *arguments: str | bytes) -> list[Any]:
+        """Do what `_call` does, for a script about sessions; the script tells other processes of new letters itself."""
+        shared = self._shared
+        status, posted, *values = await self._call(name, shared.sender, *arguments)
+        if posted:
+            shared.listeners.wake(LETTERS)
+        return [status, *values]
 
     async def _call(self, name: str, *arguments: str | bytes) -> list[Any]:
         """Run a script, and return the name of its outcome and the values that follow.

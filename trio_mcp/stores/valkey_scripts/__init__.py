@@ -16,7 +16,10 @@ LIBRARIES: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("announce", "changed", "state", "put_state", "forget_states", "take", "remember", "own"), ("prelude",)
     ),
-    **dict.fromkeys(("append", "after", "forget"), ("prelude",)),
+    **dict.fromkeys(("join", "stay", "letters", "take_over", "open_streams", "leave"), ("prelude", "sessions")),
+    **dict.fromkeys(("add_session", "session", "change_session", "end_session"), ("prelude", "sessions")),
+    **dict.fromkeys(("open_stream", "append", "after", "forget", "carry"), ("prelude", "sessions")),
+    **dict.fromkeys(("drop_stream", "send"), ("prelude", "sessions")),
 }
 """Each script, and the files whose functions it uses: what stands in them precedes the script."""
 

@@ -6,7 +6,7 @@ local function label(each)
     return stream .. '/' .. string.format('%.0f', each)
 end
 if newest == 0 or number > newest or (number == newest and redis.call('HEXISTS', name, label(number)) == 0) then
-    return answer('gone')
+    return reply('gone')
 end
 local found, bytes = {}, 0
 for each = number + 1, math.min(newest, number + most) do
@@ -18,6 +18,6 @@ for each = number + 1, math.min(newest, number + most) do
     bytes = bytes + #data
 end
 if #found == 0 and number < newest then
-    return answer('gone')
+    return reply('gone')
 end
-return answer('done', found)
+return reply('done', found)

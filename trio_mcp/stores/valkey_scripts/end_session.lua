@@ -1,0 +1,6 @@
+#!lua flags=allow-oom
+local key = argument()
+if alive(key) then
+    finish(key)
+end
+return reply('done')
