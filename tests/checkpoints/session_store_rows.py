@@ -7,12 +7,13 @@ from typing import Any
 
 import attrs
 
-from tests.checkpoints.store_rows import LONG, MOST, in_a_file, in_memory
+from tests.checkpoints.store_rows import LONG, MOST, in_a_file, in_an_engine, in_memory
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect
 from trio_mcp import EventsLost, StoredEvent
 from trio_mcp.stores import Letter, Member, SessionStore, StaleWriter, StoredSession
 from trio_mcp.stores.memory_sessions import MemorySessions
 from trio_mcp.stores.sqlite_sessions import SqliteSessions
+from trio_mcp.stores.valkey_sessions import ValkeySessions
 
 
 @attrs.frozen
@@ -243,3 +244,4 @@ def of_sessions(kind: Any, stores: Any) -> None:
 
 of_sessions(MemorySessions, in_memory)
 of_sessions(SqliteSessions, in_a_file)
+of_sessions(ValkeySessions, in_an_engine)

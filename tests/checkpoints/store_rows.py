@@ -17,7 +17,6 @@ from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_befor
 from tests.peer import settle
 from tests.redis_server import redis_server
 from tests.waiting import eventually
-from trio_mcp import EventsLost, StoredEvent
 from trio_mcp.stores import (
     MemoryStores,
     SqliteStores,

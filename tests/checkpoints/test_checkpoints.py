@@ -44,6 +44,7 @@ from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.stores import MemoryStores, SqliteStores, ValkeyStores
 from trio_mcp.stores.memory_sessions import MemorySessions
 from trio_mcp.stores.sqlite_sessions import SqliteSessions
+from trio_mcp.stores.valkey_sessions import ValkeySessions
 from trio_mcp.testing import CallRecorder, FaultLinks, check_stores, check_transport
 
 HANG = 30  # seconds; only a net
@@ -81,7 +82,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     },
     **{
         getattr(kind, name): "reads"
-        for kind in (MemorySessions, SqliteSessions)
+        for kind in (MemorySessions, SqliteSessions, ValkeySessions)
         for name in ("after", "letters", "open_streams", "session")
     },
     ServerExtension.lifespan: "does nothing; extensions override it",
@@ -131,7 +132,7 @@ HELD: dict[object, str] = {
 def rows(table: list[Row]) -> list[Any]:
     """Return the rows of a table as parameters; those that need an engine are apart."""
     engine = [pytest.mark.redis]
-    return [pytest.param(row, marks=engine if "ValkeyStores" in str(row) else []) for row in table]
+    return [pytest.param(row, marks=engine if "Valkey" in str(row) else []) for row in table]
 
 
 @pytest.mark.parametrize("row", rows(CALLS), ids=str)

@@ -135,7 +135,14 @@ def test_an_engine(capsys: pytest.CaptureFixture[str]) -> None:
                     )
                     await stores.add_task(task, lease=lease)
                 await stores.announce(["tools", "prompts"])
-                await stores.append("session", [StoredEvent(1, 1, b"x")])
+                member = await stores.sessions.join(lease=60)
+                await stores.sessions.join(lease=60)
+                for key in ("session", "another", "old"):
+                    expires = stores.now() + (-1 if key == "old" else 60)
+                    await stores.sessions.add(StoredSession(key, b"", {}, expires), limit=10)
+                await stores.sessions.open("session", member.token, 1, ["1"])
+                await stores.sessions.append("session", [StoredEvent(1, 1, b"x")], member.token)
+                await stores.sessions.carry("session", member.token, 0)
 
         trio.run(fill)
         before = engine.keys()
@@ -145,7 +152,7 @@ def test_an_engine(capsys: pytest.CaptureFixture[str]) -> None:
         for line in (
             "server:   desk",
             "tasks:    1 failed, 2 working (1 held by a process)",
-            "sessions: 1 events",
+            "sessions: 2, 1 open streams, 2 members, 1 events",
             "changes:  2 topics of late",
         ):
             assert line in said

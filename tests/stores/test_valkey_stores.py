@@ -132,7 +132,8 @@ async def test_all_keys_of_tasks_and_topics_have_an_end_without_any_process(engi
 async def test_the_oldest_events_make_room_for_others(engine: RedisServer, prefix: str) -> None:
     async with ValkeyStores(engine.url, prefix=prefix, max_events=10) as stores:
         for number in range(1, 31):
-            await stores.sessions.append("a" if number % 2 else "b", [StoredEvent(1, (number + 1) // 2, b"%d" % number)])
+            event = StoredEvent(1, (number + 1) // 2, b"%d" % number)
+            await stores.sessions.append("a" if number % 2 else "b", [event])
         with pytest.raises(EventsLost):
             await stores.sessions.after("a", 1, 9)
         assert [event.number for event in await stores.sessions.after("a", 1, 10)] == [11, 12, 13, 14, 15]

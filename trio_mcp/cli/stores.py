@@ -78,7 +78,7 @@ def _lines_of_engine(found: EngineInspection) -> list[str]:
     return [
         f"{clean_line(found.place)} is fit for use, with the prefix {clean_line(found.prefix)} (layout {found.layout})",
         *_common(found),
-        f"sessions: {found.events} events",
+        f"sessions: {found.sessions}, {found.streams} open streams, {found.members} members, {found.events} events",
         f"changes:  {found.topics} topics of late",
         f"engine:   {clean_line(found.engine)}{', a cluster' if found.cluster else ''},"
         f" {'with' if found.appends else 'without'} an append-only file; {_size(found.memory)}{limit}",

@@ -40,6 +40,9 @@ class EngineInspection:
         layout: The version of the keys.
         tasks: How many tasks there are, by status.
         running: How many of them a process holds.
+        sessions: How many sessions there are.
+        streams: How many of their streams are open.
+        members: How many processes serve sessions, with those whose leases were lost.
         events: How many events of sessions there are, with those of sessions that ended of late.
         topics: How many topics have changed of late.
         longest_trip: The longest of several round trips, in seconds.
@@ -56,6 +59,9 @@ class EngineInspection:
     layout: str
     tasks: Mapping[str, int]
     running: int
+    sessions: int
+    streams: int
+    members: int
     events: int
     topics: int
     longest_trip: float
@@ -90,7 +96,7 @@ async def inspect_engine(url: str, prefix: str) -> EngineInspection:
     finally:
         with trio.CancelScope(shield=True):
             await client.close()
-    server, tasks, running, events, topics = found
+    server, tasks, running, sessions, streams, members, events, topics = found
     return EngineInspection(
         place=str(address),
         engine=f"{engine.name} {engine.version}",
@@ -103,6 +109,9 @@ async def inspect_engine(url: str, prefix: str) -> EngineInspection:
         layout=LAYOUT,
         tasks={status.decode(): count for status, count in sorted(zip(tasks[::2], tasks[1::2], strict=True))},
         running=running,
+        sessions=sessions,
+        streams=streams,
+        members=members,
         events=events,
         topics=topics,
         longest_trip=longest,

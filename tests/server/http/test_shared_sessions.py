@@ -5,7 +5,7 @@ The processes are two servers with one file; `tests/server/processes` has real o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,13 @@ import trio.lowlevel
 from pydantic_core import from_json, to_json
 
 from tests.http_peer import Events, Raw
+from tests.redis_server import redis_server
 from tests.server.http.harness import Made, served
 from tests.waiting import eventually
 from trio_mcp import Context
 from trio_mcp.http.server.legacy import endpoint, session, sharing
 from trio_mcp.server import changes
-from trio_mcp.stores import MemoryStores, SqliteStores, StoreError, Stores
+from trio_mcp.stores import MemoryStores, SqliteStores, StoreError, Stores, ValkeyStores
 
 pytestmark = pytest.mark.legacy
 
@@ -37,10 +38,16 @@ class SharedMemory(MemoryStores):
     shared = True  # by the servers in this process
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    memory = SharedMemory()
-    return (lambda: memory) if request.param == "memory" else (lambda: SqliteStores(tmp_path / "desk.db"))
+@pytest.fixture(params=["memory", "sqlite", pytest.param("valkey", marks=pytest.mark.redis)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "memory":
+        memory = SharedMemory()
+        yield lambda: memory
+    elif request.param == "sqlite":
+        yield lambda: SqliteStores(tmp_path / "desk.db")
+    else:
+        with redis_server() as engine:
+            yield lambda: ValkeyStores(engine.url, prefix="desk")
 
 
 class Pair:

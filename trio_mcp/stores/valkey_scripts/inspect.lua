@@ -24,6 +24,10 @@ for _, key in ipairs(redis.call('ZRANGEBYSCORE', root .. 'tasks', now, '+inf')) 
         running = running + (token == '' and 0 or 1)
     end
 end
+local members, streams = redis.call('ZRANGE', root .. 'members', 0, -1), 0
+for _, number in ipairs(members) do
+    streams = streams + redis.call('ZCARD', root .. 'opened:' .. number)
+end
 local tasks = {}
 for status, count in pairs(counts) do
     tasks[#tasks + 1] = status
@@ -36,6 +40,9 @@ return {
     server,
     tasks,
     running,
+    redis.call('ZCOUNT', root .. 'sessions', now, '+inf'),
+    streams,
+    #members,
     redis.call('XLEN', root .. 'log'),
     redis.call('ZCARD', root .. 'topics'),
 }
