@@ -1,23 +1,40 @@
-"""The sessions of stores in memory, and of two on one file, do the same, step by step."""
+"""The sessions of stores in memory, and of two on one file or in an engine, do the same, step by step."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest import mock
 
 import attrs
+import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 
 from tests.effort import examples
+from tests.redis_server import RedisServer
+from tests.stores.test_stores_machine import script_in_virtual_time
 from trio_mcp import EventsLost, StoredEvent
-from trio_mcp.stores import MemoryStores, OpenStream, SessionStore, SqliteStores, StaleWriter, StoredSession, StoreFull
+from trio_mcp.stores import (
+    MemoryStores,
+    OpenStream,
+    SessionStore,
+    SqliteStores,
+    StaleWriter,
+    StoredSession,
+    StoreFull,
+    ValkeyStores,
+    valkey_client,
+)
 
-EPOCH = 1e9
+EPOCH = 4e9  # so far ahead that an engine, which has the real time, deletes nothing
+AGE = 3.9e9  # so long that no event is too old, whether its time is the real one
 KEYS = "abc"
 
 Step: TypeAlias = tuple[Any, ...]
@@ -80,6 +97,9 @@ class World:
 
     def now(self) -> float:
         return EPOCH + self.time
+
+    async def sleep(self, seconds: float, stores: list[Any]) -> None:
+        self.time += seconds
 
     async def join(self, side: Side, lease: float) -> object:
         member = await side.sessions().join(lease=lease)
@@ -187,29 +207,55 @@ async def result(call: Callable[[], Awaitable[Any]]) -> Any:
     return [*found] if isinstance(found, (list, tuple)) else found
 
 
-async def compare(steps: list[Step]) -> None:
-    world = World()
-    options: dict[str, Any] = {"clock": lambda: world.time, "now": world.now, "max_age": 1e9}
-    with tempfile.TemporaryDirectory() as folder:
-        async with AsyncExitStack() as stack:
-            memory = await stack.enter_async_context(MemoryStores(**options))
-            path = Path(folder, "stores.db")
-            files = [await stack.enter_async_context(SqliteStores(path, **options)) for _ in range(2)]
-            sides = [Side([memory.sessions], []), Side([each.sessions for each in files], [])]
-            for name, *arguments in [("join", 5.0), ("join", 5.0), ("add", "a", 5.0, 3, "", False), *steps]:
-                if name == "sleep":
-                    world.time += arguments[0]
-                else:
-                    world.added += 1
-                    here, there = [await result(partial(getattr(world, name), each, *arguments)) for each in sides]
-                    assert here == there, name
-                for each in sides:  # a write deletes what has expired, of which only the events could be seen
-                    await result(partial(each.stores[0].stay, "stale", lease=1.0))
-                here, there = [await world.seen(each) for each in sides]
+async def compare(steps: list[Step], world: World, make: Callable[..., Any]) -> None:
+    """Compare stores in memory with two others, which ``make`` makes."""
+    times: dict[str, Any] = {"clock": lambda: world.time, "now": world.now}
+    async with AsyncExitStack() as stack:
+        memory = await stack.enter_async_context(MemoryStores(**times, max_age=AGE))
+        others = [await stack.enter_async_context(make(max_age=AGE)) for _ in range(2)]
+        await world.sleep(0, others)
+        sides = [Side([memory.sessions], []), Side([each.sessions for each in others], [])]
+        for name, *arguments in [("join", 5.0), ("join", 5.0), ("add", "a", 5.0, 3, "", False), *steps]:
+            if name == "sleep":
+                await world.sleep(arguments[0], others)
+            else:
+                world.added += 1
+                here, there = [await result(partial(getattr(world, name), each, *arguments)) for each in sides]
                 assert here == there, name
+            for each in sides:  # a write deletes what has expired, of which only the events could be seen
+                await result(partial(each.stores[0].stay, "stale", lease=1.0))
+            here, there = [await world.seen(each) for each in sides]
+            assert here == there, name
 
 
 @given(STEPS)
 @settings(max_examples=examples(150), deadline=None)
 def test_sessions_in_memory_and_in_a_file_do_the_same(steps: list[Step]) -> None:
-    trio.run(compare, steps)
+    world = World()
+    with tempfile.TemporaryDirectory() as folder:
+        make = partial(SqliteStores, Path(folder, "stores.db"), clock=lambda: world.time, now=world.now)
+        trio.run(compare, steps, world, make)
+
+
+class EngineWorld(World):
+    """The same, with an engine whose scripts read the time of this world."""
+
+    async def sleep(self, seconds: float, stores: list[Any]) -> None:
+        await super().sleep(seconds, stores)
+        for each in stores:
+            await each._opened().ask("HSET", "{time}", "s", f"{self.now():.0f}", "us", "0")  # noqa: SLF001
+            await each.versions(["x"])  # from whose response it learns the time
+
+
+NUMBERS = itertools.count(1)
+
+
+@pytest.mark.redis
+@given(STEPS)
+@settings(max_examples=examples(600, daily=15), deadline=None)
+def test_sessions_in_memory_and_in_an_engine_do_the_same(engine: RedisServer, steps: list[Step]) -> None:
+    scripts = functools.cache(script_in_virtual_time)
+    engine.ask("hset", "{time}", "s", f"{EPOCH:.0f}", "us", "0")
+    make = partial(ValkeyStores, engine.url, prefix=f"sessions-{next(NUMBERS)}")
+    with mock.patch.object(valkey_client, "_script", scripts):
+        trio.run(compare, steps, EngineWorld(), make)

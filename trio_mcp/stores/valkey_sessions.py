@@ -20,7 +20,7 @@ FIELD: Final = "f:"
 """What the names of fields begin with in the engine."""
 
 
-class Run(Protocol):
+class RunSessionScript(Protocol):
     """Runs a script; wakes those who listen for letters if it has put some into mailboxes."""
 
     def __call__(self, name: str, *arguments: str | bytes) -> Awaitable[list[Any]]:
@@ -36,7 +36,7 @@ class ValkeySessions(SessionStore):
         max_age: Seconds for which an event is kept.
     """
 
-    def __init__(self, run: Run, *, max_events: int, max_age: float) -> None:
+    def __init__(self, run: RunSessionScript, *, max_events: int, max_age: float) -> None:
         self._run = run
         self._bounds = (str(max_events), repr(max_age))
 

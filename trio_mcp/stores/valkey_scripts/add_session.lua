@@ -4,7 +4,9 @@ local key, expires, declaration, limit, unless = argument(), argument(), argumen
 if alive(key) then
     return reply('exists')
 end
-delete(key)
+if redis.call('EXISTS', root .. 'session:' .. key) == 1 then
+    delete(key)
+end
 
 -- Return the session that may be deleted; those that expire first come first.
 local function spare()
