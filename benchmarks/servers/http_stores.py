@@ -1,4 +1,4 @@
-"""trio_mcp's server over HTTP: ``http_stores.py [memory | sqlite FILE | shared FILE]``, with an event store or stores."""
+"""trio_mcp's server over HTTP, with an event store or stores: ``http_stores.py [memory | sqlite FILE | shared FILE]``."""
 
 import contextlib
 import sys

@@ -116,9 +116,7 @@ class Judge:
             case "refused":
                 if begun and attempt.kind != "work":  # whose polls are calls of their own
                     yield "the caller was told that it was not begun, and a process has begun it"
-                elif not self._killed(attempt.began, attempt.ended) and not (
-                    _in_session(attempt) and self._was_away(attempt)
-                ):
+                elif not (self._killed(attempt.began, attempt.ended) or self._needed_store(attempt)):
                     yield "it was refused, and no process was killed"
             case "lost":
                 pids = {entry.pid for entry in begun}
@@ -129,12 +127,19 @@ class Judge:
                     yield "its connection was lost, and no process was killed"
                 elif killed and pids and attempt.kind != "work" and not pids & killed:
                     yield "the process that ran it was not killed"
-            case "failed" if _in_session(attempt) and attempt.kind == "ask" and self._was_away(attempt):
-                pass  # the question could not be stored
-            case "wrong" if _in_session(attempt) and attempt.kind == "steps" and self._was_away(attempt):
-                pass  # nor could the progress
+            case "failed" | "wrong" if self._could_not_store(attempt):
+                pass
             case other:
                 yield f"it is {other}"
+
+    def _needed_store(self, attempt: Attempt) -> bool:
+        """Whether a session's call met a store that could not be used."""
+        return _in_session(attempt) and self._was_away(attempt)
+
+    def _could_not_store(self, attempt: Attempt) -> bool:
+        """Whether the question of a session's call, or its progress, was lost with the store."""
+        lost = (("ask", "failed"), ("steps", "wrong"))
+        return (attempt.kind, attempt.outcome) in lost and self._needed_store(attempt)
 
     def _outlasted(self, attempt: Attempt) -> bool:
         """Whether an attempt took longer than a process that ends gracefully lets requests take."""
