@@ -1,4 +1,4 @@
-"""trio_mcp's server over HTTP, with an event store or stores: ``http_stores.py [memory | sqlite FILE | shared FILE]``."""
+"""trio_mcp's server over HTTP, and what keeps its sessions: ``http_stores.py [memory | sqlite FILE | shared FILE]``."""
 
 import contextlib
 import sys
