@@ -471,3 +471,50 @@ async def test_a_response_that_could_not_be_stored_is_an_error_where_its_stream_
             error = (await events.message())["error"]
             assert error["message"] == "the request got no response: the event store failed"
             assert await events.messages() == []
+
+
+FORGED: list[tuple[str, dict[str, Any]]] = [
+    ("of no process", {"id": 7_000_000_001, "result": {}}),
+    ("of no process that there can be", {"id": 10**40, "result": {}}),
+    ("an error of no process that there can be", {"id": 10**40, "error": {"code": 1, "message": "no"}}),
+    ("of a process, and not asked", {"id": 1_000_000_900, "result": {}}),
+    ("below zero", {"id": -(10**40), "result": {}}),
+    ("progress", {"method": "notifications/progress", "params": {"progressToken": 10**40, "progress": 1}}),
+    ("cancellation", {"method": "notifications/cancelled", "params": {"requestId": 10**40}}),
+]
+
+
+@pytest.mark.parametrize("message", [each for _, each in FORGED], ids=[name for name, _ in FORGED])
+async def test_a_message_for_what_no_process_runs_does_no_harm(place: Place, message: dict[str, Any]) -> None:
+    async with opened(place) as both, both.one.call("greet", id=5) as r:
+        events = Events(r)
+        question = await events.message()
+        assert (await both.two.send({"jsonrpc": "2.0", **message})).status_code == 202
+        answer = {"action": "accept", "content": {"name": "Ann"}}
+        await both.two.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+        assert (await events.message())["result"]["content"][0]["text"] == "Hello, Ann"
+
+
+async def test_an_answer_of_another_session_reaches_no_function(place: Place) -> None:
+    async with opened(place) as both, both.one.call("greet", id=5) as r:
+        events = Events(r)
+        question = await events.message()
+        stranger = Raw(both.two.http)
+        await stranger.initialize()
+        for name, raw in (("Eve", stranger), ("Ann", both.two)):
+            answer = {"action": "accept", "content": {"name": name}}
+            assert (await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})).status_code == 202
+        assert (await events.message())["result"]["content"][0]["text"] == "Hello, Ann"
+
+
+@pytest.mark.parametrize("number", [0, 10**9 + 1, 10**18 - 1])
+async def test_an_event_id_that_was_never_given_gets_nothing(place: Place, number: int) -> None:
+    """Nor does that of another session's stream."""
+    async with opened(place) as both, both.one.call("wait", {"progress": 1}) as r:
+        await Events(r).message()
+        stranger = Raw(both.two.http)
+        await stranger.initialize()
+        async with stranger.listen(f"{number}-{10**18 - 1}") as refused:
+            assert refused.status_code in (400, 410)
+        async with both.two.listen(f"{10**9 + 1}-99") as refused:
+            assert refused.status_code == 400

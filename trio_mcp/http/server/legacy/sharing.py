@@ -44,6 +44,9 @@ NUMBERS: Final = 1_000_000_000
 
 So a response tells which process waits for it. JSON numbers are exact up to nine million members."""
 
+MAX_NUMBER: Final = 2**53
+"""The first number that no member gives; a client may send any number."""
+
 BURIED: Final = 100
 """How many streams of dead processes are ended at a time (arbitrary)."""
 
@@ -121,7 +124,7 @@ class Membership:
 
     def member_of(self, number: object) -> int | None:
         """Return the number of the member to which an id of a request, or of a stream, belongs; None if none."""
-        return number // NUMBERS if type(number) is int and number >= NUMBERS else None
+        return number // NUMBERS if type(number) is int and NUMBERS <= number < MAX_NUMBER else None
 
     async def join(self) -> None:
         """Become a member, unless this process is one.
