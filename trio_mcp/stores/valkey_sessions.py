@@ -17,7 +17,7 @@ PAGE_BYTES: Final = 1024 * 1024
 """The size of the messages, in bytes, that `after` and `letters` return at once, or the first one (arbitrary)."""
 
 FIELD: Final = "f:"
-"""What the names of fields begin with in the engine."""
+"""The beginning of the names of fields in the engine."""
 
 
 class RunSessionScript(Protocol):

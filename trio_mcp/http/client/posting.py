@@ -69,7 +69,7 @@ ERROR_BODY_TIMEOUT: Final = 5.0
 DRAIN_TIMEOUT: Final = 2.0
 """Seconds that a stream may take to end after its response (arbitrary); after that, its connection is closed."""
 MAX_TELLS: Final = 6
-"""How often a response of ours is sent while the server asks for it to be sent later (arbitrary)."""
+"""How often one of our responses is sent while the server asks for it to be sent later (arbitrary)."""
 MAX_PAUSE: Final = 5.0
 """The longest pause in seconds between two of these attempts (arbitrary)."""
 MAX_TURNS: Final = 8

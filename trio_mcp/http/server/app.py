@@ -215,11 +215,8 @@ class HttpApp:
         if seen is not None:  # only the head of a POST that carries a message is ever remembered
             await self._post(request, answer, settings)
             return
-        if self._legacy.shared and (refusal := await self._legacy.prepare(request)) is not None:
-            await self._refuse(refusal, request, answer)
-            return
         # The head is judged before the body is read, so that a refused request costs no memory.
-        verdict = judge_head(request.method, request.headers, settings, self._finder(request))
+        verdict = await self._judge_head(request, settings)
         if isinstance(verdict, Refusal):
             # A session that has ended may have left events in a store that outlives it, and these can still be sent.
             if not await self._legacy.replay(verdict, request, answer):
@@ -229,6 +226,13 @@ class HttpApp:
             await self._post(request, answer, settings)
         else:
             await self._of_session(verdict, request, answer)
+
+    async def _judge_head(self, request: HttpRequest, settings: RuleSettings) -> Opening | Refusal:
+        if self._legacy.shared and self._foreign(request) is None:
+            refusal = await self._legacy.prepare(request)
+            if refusal is not None:
+                return refusal
+        return judge_head(request.method, request.headers, settings, self._finder(request))
 
     async def _of_session(self, verdict: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
         """Respond to a GET or DELETE for a session of the legacy era."""

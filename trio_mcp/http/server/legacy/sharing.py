@@ -119,7 +119,7 @@ class Membership:
 
     @property
     def number(self) -> int:
-        """The number of this member; 0 if it is none."""
+        """The number of this member; 0 before it has joined."""
         return 0 if self._member is None else self._member.number
 
     def member_of(self, number: object) -> int | None:
@@ -160,8 +160,8 @@ class Membership:
         if self._member is None or self._member.token != token:
             return
         logger.warning(
-            "this process was silent for so long that another one has ended the requests of its sessions: it starts"
-            " anew; if it was not stopped or suspended, look for a function that blocks the event loop"
+            "this process was silent for so long that another one has ended the requests of its sessions: it joins"
+            " them again; if it was not stopped or suspended, look for a function that blocks the event loop"
         )
         self._member = None
         self._unended.clear()
@@ -355,7 +355,7 @@ class SessionCopy(EventStore):
 
     @contextlib.contextmanager
     def _unheard(self) -> Iterator[None]:
-        """Note that the store can't be used, where no request waits for it."""
+        """Log that the store can't be used, where no request waits for it."""
         try:
             yield
         except StaleWriter:
