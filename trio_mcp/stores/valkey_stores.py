@@ -95,8 +95,9 @@ class ValkeyStores(Stores):
 
     **Loss.** The data has a random epoch. If it is gone or another one, because keys were deleted or another engine has
     taken over, all that was kept is lost. The calls that find this out raise a `StoreError` that says so, once for each
-    object; after that, the store begins with nothing: tasks are gone, their writers are stale, and `changed` is not
-    complete. If a replica takes over that lacks the last writes, only those are lost, although they were acknowledged.
+    object; after that, the store begins with nothing: tasks and sessions are gone, their writers and members are stale,
+    and `changed` is not complete. If a replica takes over that lacks the last writes, only those are lost, although they
+    were acknowledged.
 
     **In the engine.** The names of all keys begin with the prefix in braces and a colon. Names and values are in clear,
     except that the ids of tasks, sessions and users are digests. What has an end is deleted, by a later call or by the
@@ -107,8 +108,10 @@ class ValkeyStores(Stores):
             +ping +select +info +publish +subscribe +evalsha +script|load
             +@hash +@sortedset +@string +@stream +unlink +exists +type +pexpireat +persist +time
 
-    Messages on the channel ``{desk}:wake`` wake the listeners of other processes, while `hear` runs. One that is lost
-    costs time and nothing else.
+    A process that has died, and the sessions that it had open streams of, stay until another one takes it over.
+
+    Messages on the channel ``{desk}:wake`` wake the listeners of other processes, while `hear` runs; those about
+    letters are sent in any case. One that is lost costs time and nothing else.
 
     Args:
         url: The engine: ``valkey://user:password@host:port/database``, ``redis://…``; ``valkeys://…`` or ``rediss://…``
