@@ -96,8 +96,8 @@ class ValkeyStores(Stores):
     **Loss.** The data has a random epoch. If it is gone or another one, because keys were deleted or another engine has
     taken over, all that was kept is lost. The calls that find this out raise a `StoreError` that says so, once for each
     object; after that, the store begins with nothing: tasks and sessions are gone, their writers and members are stale,
-    and `changed` is not complete. If a replica takes over that lacks the last writes, only those are lost, although they
-    were acknowledged.
+    and `changed` is not complete. If a replica takes over that lacks the last writes, only those are lost, although
+    they were acknowledged.
 
     **In the engine.** The names of all keys begin with the prefix in braces and a colon. Names and values are in clear,
     except that the ids of tasks, sessions and users are digests. What has an end is deleted, by a later call or by the
