@@ -19,12 +19,13 @@ from tests.public_names import ROOT
 from trio_mcp.session.client import ClientSession
 from trio_mcp.stores.memory_sessions import MemorySessions
 from trio_mcp.stores.sqlite_sessions import SqliteSessions
+from trio_mcp.stores.valkey_sessions import ValkeySessions
 
 FOR_USERS = tuple(
     f"trio_mcp{name}"
     for name in ("", ".auth", ".extensions", ".low_level", ".middleware", ".otel", ".stores", ".testing")
 )
-HANDED_OUT = (ClientSession, MemorySessions, SqliteSessions)
+HANDED_OUT = (ClientSession, MemorySessions, SqliteSessions, ValkeySessions)
 """What `Client.session` and `Stores.sessions` return. (ASGI servers alone call what `Server.asgi_app` returns.)"""
 
 SPECIAL = ("__aenter__", "__aexit__", "__anext__", "__call__")
