@@ -196,9 +196,13 @@ class Changes:
     Args:
         heard: Called with a topic and True when the topic gets its first listener, and with False when it loses its
             last. The function must neither block nor raise.
+
+    Attributes:
+        list_changes: How many changes of each list have been announced.
     """
 
     def __init__(self, heard: Callable[[Topic, bool], None] | None = None) -> None:
+        self.list_changes: dict[Topic, int] = {(method, None): 0 for method in LIST_CHANGES}
         self._heard = heard
         self._token = trio.lowlevel.current_trio_token()
         self._listeners: dict[Topic, dict[Listener, None]] = {}
@@ -217,6 +221,11 @@ class Changes:
     def waiting(self) -> tuple[Topic, ...]:
         """The announced topics that no listener has been told of yet, in order."""
         return tuple(self._changed)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all listeners have been told of all changes so far, or keep them."""
+        return not (self._changed or self._waiting)
 
     def add(self, listener: Listener, topic: Topic) -> None:
         """Notify a listener of changes to a topic from now on."""
@@ -250,11 +259,13 @@ class Changes:
         """Notify all listeners of a topic soon. Returns at once, from any thread, even after the run has ended."""
         topic = (method, uri)
         # A topic without listeners is never stored, which bounds `_changed` whatever URIs a server announces.
-        if topic not in self._listeners:
+        if topic not in self._listeners and topic not in self.list_changes:
             return
         call_in_run(self._token, self._mark, topic)
 
     def _mark(self, topic: Topic) -> None:
+        if topic in self.list_changes:
+            self.list_changes[topic] += 1
         if topic in self._listeners:  # this is checked again, as the call may run later than `announce`
             self._changed[topic] = None
             self._parked.unpark()

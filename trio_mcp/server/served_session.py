@@ -146,6 +146,7 @@ class ServedSession(ServerSession):
         # serves the session alone.
         self._topics: dict[Topic, None] | None = None
         self._hearing = False
+        self._lists: dict[Topic, int] = {}
         self._elicitations: dict[str, None] = {}  # an ordered set: the oldest ids are forgotten first
         # This is decided once, so that a request costs nothing more if the server has no middleware for it.
         if self._layers.handle_request:
@@ -310,6 +311,8 @@ class ServedSession(ServerSession):
     def roam(self) -> None:
         """Prepare for a session that several processes serve; called before the handshake or `resume`."""
         self._topics = {}
+        # The lists belong to this process, so the store does not know of all their changes.
+        self._lists = dict(self._changes.list_changes)
 
     def fields(self) -> dict[str, bytes]:
         watched = [uri for _, uri in self._topics or () if uri is not None]
@@ -337,6 +340,10 @@ class ServedSession(ServerSession):
             self._changes.add(self.listener, topic)
         if self.initialized:
             self.listener.open()
+        now = self._changes.list_changes
+        for topic in self._topics:
+            if self._lists.get(topic) != now.get(topic):
+                self.listener.tell(topic)
         return [text_of(*topic) for topic in self._topics]
 
     def tell(self, topics: Collection[str]) -> None:
@@ -347,6 +354,8 @@ class ServedSession(ServerSession):
     def stop_hearing(self) -> bool:
         self._hearing = False
         complete = not self.listener.waiting
+        if complete and self._changes.settled:
+            self._lists = dict(self._changes.list_changes)
         self._changes.remove_all(self.listener)
         self.listener.pause()
         return complete

@@ -518,3 +518,13 @@ async def test_an_event_id_that_was_never_given_gets_nothing(place: Place, numbe
             assert refused.status_code in (400, 410)
         async with both.two.listen(f"{10**9 + 1}-99") as refused:
             assert refused.status_code == 400
+
+
+async def test_a_list_that_changes_while_the_client_listens_nowhere_is_told_by_its_process(place: Place) -> None:
+    """What is registered belongs to a process, so the store does not know of the change."""
+    async with opened(place) as both:
+        both.made[0].server.remove_tool("add")
+        for name in ("count", "fails"):
+            async with both.one.listen() as r:
+                assert (await Events(r).message())["method"] == "notifications/tools/list_changed"
+            both.made[0].server.remove_tool(name)
