@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tests.chaos.ledger import Entry
 from tests.chaos.load import KINDS, PATIENCE, Attempt, Listener
 from tests.chaos.run import HEARD, Seen
-from tests.chaos.tools import GRACE, TIMEOUT as STORE_TIMEOUT
+from tests.chaos.tools import GRACE, MOST_EXTRA, TIMEOUT as STORE_TIMEOUT
 
 MARGIN = 1.0
 """Seconds until a death reaches a client through nginx, on a machine that is busy. Chosen."""
@@ -28,6 +28,11 @@ AWAY = ("locked file", "full disk")
 
 ENDINGS = ("SIGHUP", "SIGTERM of a child", "SIGKILL of the supervisor")
 """The events in which processes end gracefully."""
+
+STORE_ERROR = re.compile(
+    r"^trio_mcp\.(stores\.\S*Store\w*:|errors\.TransportError: .* the event store failed)", re.MULTILINE
+)
+"""The last line of a traceback that says that the store could not be used."""
 
 MOST_CROSSED = 0.0002
 """The share of all attempts that may cross the end of a connection.
@@ -247,13 +252,16 @@ class Judge:
     def _of_processes(self) -> Iterator[str]:
         for at, line in self._seen.said:
             ours = any(f"(pid {pid})" in line for pid in self._wounded)
+            # The last words of sessions wait for a locked file, each for as long as any operation does.
+            if "did not end in time" in line and self._is_away(at - GRACE - MOST_EXTRA, at):
+                continue
             if ("did not end in time" in line or "was silent" in line) and not ours:
                 yield f"at {self._time(at)}: it was not stopped: {line}"
             elif "was never ready" in line and not self._is_away(at - STORE_TIMEOUT - MARGIN, at):
                 yield f"at {self._time(at)}: the store was there: {line}"
         for at, text in self._tracebacks():
             # A handler that fails because the store is away is logged with its traceback.
-            if not re.search(r"^trio_mcp\.stores\.\S*Store\w*:", text, re.MULTILINE):
+            if not STORE_ERROR.search(text):
                 yield f"at {self._time(at)}: {text}"
 
     def _tracebacks(self) -> Iterator[tuple[float, str]]:

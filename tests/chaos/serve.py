@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.planted import PLANTED
-from tests.chaos.tools import DELAY, GRACE, LEASE, MEMBER_LEASE, SILENCE, START, make
+from tests.chaos.tools import DELAY, GRACE, LEASE, MEMBER_LEASE, MOST_EXTRA, SILENCE, START, make
 from trio_mcp.http.server.legacy import sharing
 from trio_mcp.server.processes import child, children, slots, supervisor
 from trio_mcp.stores import key_ring
 
 SHORTER: dict[Any, dict[str, Any]] = {
     supervisor: {"LEASE": LEASE, "SILENCE": SILENCE, "START": START, "TICK": 0.2},
-    children: {"EXTRA": 3.0},
-    child: {"EXTRA": 3.0, "BEAT": 0.4},
+    children: {"EXTRA": MOST_EXTRA},
+    child: {"EXTRA": MOST_EXTRA, "BEAT": 0.4},
     slots: {"PAUSES": (0.2,)},
     key_ring: {"DELAY": DELAY, "LOOK": 0.5},
     sharing: {"LEASE": MEMBER_LEASE},

@@ -36,6 +36,9 @@ TIMEOUT = 2.0
 """Seconds for which an operation waits for the file."""
 
 GRACE = 3.0
+MOST_EXTRA = 3.0
+"""Seconds beyond its grace after which a process that is to end is killed."""
+
 DELAY = 3.0
 """Seconds after which a new key signs."""
 
