@@ -119,7 +119,7 @@ class Membership:
 
     @property
     def number(self) -> int:
-        """The number of this member; 0 before it has joined."""
+        """The number of this member; 0 without membership."""
         return 0 if self._member is None else self._member.number
 
     def member_of(self, number: object) -> int | None:
@@ -160,8 +160,8 @@ class Membership:
         if self._member is None or self._member.token != token:
             return
         logger.warning(
-            "this process was silent for so long that another one has ended the requests of its sessions: it joins"
-            " them again; if it was not stopped or suspended, look for a function that blocks the event loop"
+            "this process was silent for so long that another one has ended the requests of its sessions: it starts"
+            " again; if it was not stopped or suspended, look for a function that blocks the event loop"
         )
         self._member = None
         self._unended.clear()
