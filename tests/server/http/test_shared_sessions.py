@@ -528,3 +528,32 @@ async def test_a_list_that_changes_while_the_client_listens_nowhere_is_told_by_i
             async with both.one.listen() as r:
                 assert (await Events(r).message())["method"] == "notifications/tools/list_changed"
             both.made[0].server.remove_tool(name)
+
+
+async def test_all_that_waits_in_a_mailbox_is_read_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`SessionStore.letters` may return a part of what waits, and no further wake-up comes for the rest."""
+    reads: dict[Any, list[list[int]]] = {}  # how many letters each call has returned, for each time a task reads them
+    read = sharing.Membership._read_letters  # noqa: SLF001
+
+    async def noted(self: sharing.Membership, member: Any) -> None:
+        reads.setdefault(trio.lowlevel.current_task(), []).append([])
+        await read(self, member)
+
+    async with opened(place) as both, both.one.call("greet") as r:
+        events = Events(r)
+        question = await events.message()
+        store = both.made[0].server._core.stores.sessions  # noqa: SLF001
+        letters = store.letters
+
+        async def one_by_one(token: str, after: int) -> Any:
+            found = (await letters(token, after))[:1]
+            if (task := trio.lowlevel.current_task()) in reads:
+                reads[task][-1].append(len(found))
+            return found
+
+        monkeypatch.setattr(sharing.Membership, "_read_letters", noted)
+        monkeypatch.setattr(store, "letters", one_by_one)
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"name": "Ann"}}}
+        assert (await both.two.send(answer)).status_code == 202
+        assert (await events.message())["result"]["content"][0]["text"] == "Hello, Ann"
+        await eventually(lambda: [1, 0] in [each for every in reads.values() for each in every])

@@ -206,15 +206,24 @@ class Membership:
         self._member = None
 
     async def _read_letters(self, member: Member) -> None:
-        async with self.reading:
-            found = await self.store.letters(member.token, self._read)
-            for letter in found:
-                self._read = letter.number
-                copy = self.copies.get(letter.session)
-                if copy is not None:
-                    copy.take(letter)
-        if found:
+        while True:
+            async with self.reading:
+                found = await self.store.letters(member.token, self._read)
+                for letter in found:
+                    self._read = letter.number
+                    self._take(letter)
+            if not found:
+                return
             await self.store.stay(member.token, lease=LEASE, read=self._read)
+
+    def _take(self, letter: Letter) -> None:
+        copy = self.copies.get(letter.session)
+        if copy is None:
+            return
+        try:
+            copy.take(letter)
+        except Exception:  # the message of one client must not end the server
+            logger.exception("a message that another process has passed on could not be handled")
 
     def end_later(self, key: str, stream: int, last: Sequence[StoredEvent]) -> None:
         """End a stream with these events once the store can be used again.
