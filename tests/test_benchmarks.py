@@ -42,8 +42,7 @@ def labels(report: dict[str, Any]) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.again
-@pytest.mark.interop
+@pytest.mark.long
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     scenarios = [each for each in SCENARIOS if each not in ("rss", "import", "signals", "hops")]

@@ -20,7 +20,7 @@ DEADLINE = 150.0
 EVERY_DAY = {"memory"}
 """The peer that is checked with the other interop tests: a small server."""
 
-BY_HAND = {"git", "time", "fetch", "python-v2-client", "fastmcp-client"}
+BY_HAND = {"git", "time", "fetch", "fastmcp", "python-v2-client", "fastmcp-client"}
 """Peers on the same SDKs as others: three minutes for little news. `.ci/long peers` checks them."""
 
 PEERS = [
