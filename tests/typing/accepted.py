@@ -331,8 +331,8 @@ def runs() -> None:
 async def serving() -> None:
     options = HttpOptions(event_store=MemoryEventStore())
     HttpOptions(event_store=SqliteEventStore("events.db"))
-    HttpOptions(event_store=SqliteStores("stores.db", durable="power"))
-    HttpOptions(event_store=MemoryStores())
+    HttpOptions(event_store=SqliteStores("stores.db", durable="power").sessions)
+    HttpOptions(event_store=MemoryStores().sessions)
     async with trio.open_nursery() as nursery, server.asgi_app(options):
         listening: list[str] = await nursery.start(server.serve_http)
         print(listening)
