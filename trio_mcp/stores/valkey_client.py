@@ -261,15 +261,15 @@ class EngineClient:
             self._places.release()
 
     async def _place(self) -> None:
-        try:
+        if self._places.value:
             self._places.acquire_nowait()
-        except trio.WouldBlock:
-            with trio.move_on_after(self.timeout) as scope:
-                await self._places.acquire()
-            if scope.cancelled_caught:
-                raise StoreBusy(
-                    f"{self.address} is busy: {PLACES} commands of this process are under way; the call was not made"
-                ) from None
+            return
+        with trio.move_on_after(self.timeout):
+            await self._places.acquire()
+            return
+        raise StoreBusy(
+            f"{self.address} is busy: {PLACES} commands of this process are under way; the call was not made"
+        )
 
     async def _responded(self, command: Callable[[], Awaitable[Any]]) -> Any:
         glide = load_glide()
