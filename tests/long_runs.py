@@ -23,7 +23,7 @@ class Verdict(Protocol):
 
 
 def folder_of_run(given: Path | None, name: str, seed: int) -> Path:
-    """Make the folder for a run's files, start the log of the driver there, and print where it is.
+    """Make the folder for a run's files, start the log of the driver there, and print its path.
 
     Args:
         given: The folder; None for a new one among the temporary files.

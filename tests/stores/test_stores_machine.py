@@ -299,14 +299,18 @@ class World:
 
 async def play(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder, "stores.db"))
-        await world.boot()
-        try:
-            for name, *arguments in steps:
-                await getattr(world, name)(*arguments)
-                await world.look()
-        finally:
-            await world.stack.aclose()
+        await play_in(World(Path(folder, "stores.db")), steps)
+
+
+async def play_in(world: World, steps: list[Step]) -> None:
+    """Take the steps, and compare everything after each of them."""
+    await world.boot()
+    try:
+        for name, *arguments in steps:
+            await getattr(world, name)(*arguments)
+            await world.look()
+    finally:
+        await world.stack.aclose()
 
 
 @given(STEPS)
@@ -365,14 +369,7 @@ NUMBERS = itertools.count(1)
 def test_stores_in_an_engine_do_as_the_model_does(engine: RedisServer, steps: list[Step]) -> None:
     async def play_in_engine() -> None:
         engine.ask("hset", "{time}", "s", "4000000000", "us", "0")
-        world = EngineWorld(engine, f"machine-{next(NUMBERS)}")
-        await world.boot()
-        try:
-            for name, *arguments in steps:
-                await getattr(world, name)(*arguments)
-                await world.look()
-        finally:
-            await world.stack.aclose()
+        await play_in(EngineWorld(engine, f"machine-{next(NUMBERS)}"), steps)
 
     scripts = functools.cache(script_in_virtual_time)
     with mock.patch.object(valkey_client, "_script", scripts):

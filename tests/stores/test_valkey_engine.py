@@ -192,7 +192,7 @@ async def test_a_prefix_of_others_is_refused_and_unchanged(
 
 
 async def test_keys_of_others_under_the_prefix_are_left_alone(engine: RedisServer, prefix: str) -> None:
-    """The names of our keys have the epoch, so that no other key is ever taken for our own."""
+    """The names of our keys contain the epoch, so no key of another program is taken for one of them."""
     for name in ("tasks", "topics", "log", "task:a"):
         engine.ask("set", f"{{{prefix}}}:{name}", "x")
     async with ValkeyStores(engine.url, prefix=prefix) as stores:

@@ -49,7 +49,7 @@ class EventStore(Protocol):
     # instantiated rather than when a stream breaks.
     @abc.abstractmethod
     async def append(self, session: str, events: Sequence[StoredEvent]) -> object:
-        """Store all the events, or none. An event that is already stored stays as it is.
+        """Store all the events, or none. A stored event is not changed.
 
         Once this returns, the events may be sent. If a store loses them later, a client can't get them again. The
         return value is not used.

@@ -252,7 +252,7 @@ class SessionStore(EventStore, abc.ABC):
         ended: Collection[int] = (),
         expires: float | None = None,
     ) -> Sequence[int]:
-        """Store all the events, or none, and return their numbers. An event that is already stored stays as it is.
+        """Store all the events, or none, and return their numbers. A stored event is not changed.
 
         With a token, the member that carries a stream of the events, or an ended one, gets an ``"events"`` letter,
         unless it is the caller itself; and if the session does not exist (it has ended), nothing is stored, and the

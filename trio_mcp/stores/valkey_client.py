@@ -191,9 +191,9 @@ class EngineClient:
                 ),
                 database_id=address.database or None,
                 request_timeout=milliseconds,
-                # Without `lazy_connect`, it would block this thread until it is connected.
+                # Without `lazy_connect`, the client would block this thread until it is connected.
                 lazy_connect=True,
-                # It goes on forever, with pauses of up to 0.16 s.
+                # The client tries forever, with pauses of up to 0.16 s.
                 reconnect_strategy=glide.BackoffStrategy(num_of_retries=3, factor=20, exponent_base=2),
                 advanced_config=advanced(connection_timeout=milliseconds),
                 pubsub_subscriptions=configuration.PubSubSubscriptions(

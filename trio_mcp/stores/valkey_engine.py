@@ -55,7 +55,7 @@ async def examine(address: EngineAddress, channel: str, *, timeout: float) -> En
     An engine that is loading its data is waited for.
 
     Args:
-        address: Where it is.
+        address: The address of the engine.
         channel: The channel that stores publish on and subscribe to.
         timeout: Seconds that all this may take.
 

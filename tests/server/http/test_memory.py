@@ -254,7 +254,7 @@ async def waiting_answers(app: Any, protocol: str, count: int, folder: Path) -> 
     """Open `count` exchanges whose clients do not read; yield a function that counts the bytes allocated since."""
     async with contextlib.AsyncExitStack() as stack:
         before = 0
-        # What the first connection of a process loads and keeps belongs to no exchange.
+        # The first connection of a process loads modules and fills caches, which belong to no exchange.
         async with over_memory(App(), QuietConfig()) as (stream, _, _):
             await stream.send_all(modern("much", {}))
             await stream.receive_some()

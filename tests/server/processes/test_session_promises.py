@@ -113,7 +113,7 @@ async def test_a_killed_process_ends_its_requests_with_errors_and_no_session(tmp
             assert asked == question
             assert (unanswered["id"], unanswered["error"]["message"]) == (2, sharing.LOST)
             assert took < LEASE + sharing.LOOK + 2  # seconds, for a busy machine
-            # What any process announces while none carries the stream is heard later.
+            # The client hears later of changes that are announced while no process carries the stream.
             await desk.run.call("touch")
             await hears(other)
         await eventually(lambda: len(desk.run.pids()) == 2)

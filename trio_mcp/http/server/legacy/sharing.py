@@ -286,7 +286,7 @@ class SessionCopy(EventStore):
         self._version = 0
         self._expires = 0.0
         self._fields: Mapping[str, bytes] = {}
-        # Whether a request may have changed the fields, so that they are stored before its response is.
+        # This is true while a request may have changed the fields: they are stored before its response is.
         self.changing = False
 
     def _later(self) -> float:
@@ -382,7 +382,7 @@ class SessionCopy(EventStore):
         self.changing = False
         now, before = self.session.connection.fields(), self._fields
         changed: dict[str, bytes | None] = {
-            # With a resource, the number of the newest change is kept: the client is told of later ones.
+            # The value for a resource is the number of the newest change: the client is told of later ones.
             name: self._seen_now() if name.startswith(WATCHED) else value
             for name, value in now.items()
             if name not in before or (before[name] != value and not name.startswith(WATCHED))

@@ -670,7 +670,7 @@ class StreamRouter:
         if self._copy is None:
             await self.store.append(self.key, events)
             return
-        # With its response, a stream ends for the processes that carry it, too.
+        # The response ends its stream for the processes that carry it as well.
         ended = [stream for stream in streams if stream is not self.rest and not stream.owed]
         numbers = await self._copy.append(self.key, events, ended=[stream.number for stream in ended])
         for stream in ended:
