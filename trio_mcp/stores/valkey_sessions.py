@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
+import trio
+
 from trio_mcp.stores.event_store import StoredEvent
 from trio_mcp.stores.event_stores import PAGE, lost
 from trio_mcp.stores.refusals import mailbox_full, session_exists, sessions_full, stale_member
@@ -15,6 +17,9 @@ __all__ = ["ValkeySessions"]
 
 PAGE_BYTES: Final = 1024 * 1024
 """The size of the messages, in bytes, that `after` and `letters` return at once, or the first one (arbitrary)."""
+
+MORE: Final = b"more"
+"""The outcome of a script that has not done all its work, so that other calls need not wait for it."""
 
 FIELD: Final = "f:"
 """The beginning of the names of fields in the engine."""
@@ -48,7 +53,7 @@ class ValkeySessions(SessionStore):
         return _member(number, secret)
 
     async def stay(self, token: str, *, lease: float, read: int = 0) -> None:
-        await self._fenced("stay", token, repr(lease), str(read))
+        await self._whole("stay", token, repr(lease), str(read))
 
     async def letters(self, token: str, after: int) -> Sequence[Letter]:
         _, found = await self._fenced("letters", token, str(after), str(PAGE), str(PAGE_BYTES))
@@ -60,21 +65,21 @@ class ValkeySessions(SessionStore):
         return [_member(number, secret) for number, secret in zip(numbers, new, strict=False)]
 
     async def open_streams(self, token: str, most: int) -> Sequence[OpenStream]:
-        _, found = await self._fenced("open_streams", token, str(most))
+        _, found = await self._whole("open_streams", token, str(most))
         return [
             OpenStream(key.decode(), int(stream), tuple(requests.decode().split("\0")[:-1]))
             for key, stream, requests in found
         ]
 
     async def leave(self, token: str) -> None:
-        await self._run("leave", token)
+        await self._whole("leave", token)
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
     async def add(self, session: StoredSession, *, limit: int, unless: str = "") -> None:
         fields = [part for pair in session.fields.items() for part in pair]
         head = (session.key, repr(session.expires), session.declaration, str(limit), unless)
-        (status, *_) = await self._run("add_session", *head, *fields)
+        (status, *_) = await self._whole("add_session", *head, *fields)
         if status == b"exists":
             raise session_exists(session.key)
         if status == b"full":
@@ -103,7 +108,7 @@ class ValkeySessions(SessionStore):
         return None if status == b"none" else int(found[0])
 
     async def end(self, key: str) -> None:
-        await self._run("end_session", key)
+        await self._whole("end_session", key)
 
     # --- streams -------------------------------------------------------------------------------------------------
 
@@ -153,6 +158,21 @@ class ValkeySessions(SessionStore):
         return bool(found)
 
     # --- inside --------------------------------------------------------------------------------------------------
+
+    async def _whole(self, name: str, *arguments: str | bytes) -> list[Any]:
+        """Run a script that does at most a piece of the work at a time, until nothing is left to do.
+
+        If this is cancelled after the first piece, it goes on. If the process dies, or the engine is away, what is left
+        waits for the next call, or for that of another process.
+
+        Raises:
+            StaleWriter: If there is a token among the arguments, and it is stale.
+        """
+        found = await self._fenced(name, *arguments)
+        with trio.CancelScope(shield=True):
+            while found[0] == MORE:
+                found = await self._fenced(name, *arguments)
+        return found
 
     async def _fenced(self, name: str, *arguments: str | bytes) -> list[Any]:
         """Run a script with a token among its arguments.

@@ -85,7 +85,8 @@ class ValkeyStores(Stores):
     engine, and closes the connection at the end. The engine must be Valkey 7.2 or Redis 7.0, or newer; it may be a
     cluster, of which it uses one node. It must not evict keys: ``maxmemory-policy noeviction``.
 
-    Each method is one round trip: a script, which the engine runs as a whole. Time is that of the engine; `clock` and
+    Each method is one round trip: a script, which the engine runs as a whole. Those of `sessions` that have much to do,
+    such as to end a session with thousands of streams, make several, so that the engine serves others in between. Time is that of the engine; `clock` and
     `now` return the same: the engine's time as its last responses told it, which is off by half a round trip at most.
 
     A method that is cancelled before its script was sent has no effect; otherwise it waits for the response, until
@@ -108,7 +109,8 @@ class ValkeyStores(Stores):
             +ping +select +info +publish +subscribe +evalsha +script|load
             +@hash +@sortedset +@string +@stream +unlink +exists +type +pexpireat +persist +time
 
-    A process that has died, and the sessions that it had open streams of, stay until another one takes it over.
+    What a process has left that died goes when another one takes it over. If no process comes, the engine deletes it
+    within three days, and the sessions of which it had open streams after one, or an hour after they expire.
 
     Messages on the channel ``{desk}:wake`` wake the listeners of other processes, while `hear` runs; those about
     letters are sent in any case. One that is lost costs time and nothing else.

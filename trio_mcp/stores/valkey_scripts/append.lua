@@ -53,7 +53,7 @@ for _, stream in ipairs(order) do
     local found = streams[stream]
     if living and found.last > found.newest and (found.known or stream == '0') then
         found.newest = found.last
-        unsettled = unsettled or by and not found.known
+        unsettled = unsettled or not found.known
         write(session, stream, found)
     end
     if by and found.carrier ~= by then

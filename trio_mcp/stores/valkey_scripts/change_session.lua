@@ -6,9 +6,7 @@ if not by then
 elseif not alive(key) then
     return reply('none')
 end
-if prolong(key, expires) then
-    settle(key)
-end
+local unsettled = prolong(key, expires)
 local name = root .. 'session:' .. key
 if more() then
     while more() do
@@ -20,9 +18,13 @@ if more() then
         end
     end
     redis.call('HINCRBY', name, 'version', 1)
+    unsettled = true
     local carrier = stream_of(key, '0').carrier
     if carrier ~= by then
         post(carrier, 'changed', key, '0', '')
     end
+end
+if unsettled then
+    settle(key)
 end
 return reply('done', redis.call('HGET', name, 'version'))

@@ -1,6 +1,9 @@
 #!lua flags=allow-oom
-local key = argument()
+-- The first call deletes the session; it and those that follow close its streams.
+local key, ended = argument(), true
 if alive(key) then
-    finish(key)
+    ended = delete(key, true)
+elseif is_ending(key) then
+    ended = clear(key, true)
 end
-return reply('done')
+return reply(ended and 'done' or 'more')

@@ -2,5 +2,5 @@
 local secret, duration = argument(), tonumber(argument())
 local number = string.format('%.0f', redis.call('HINCRBY', about, 'joined', 1))
 redis.call('HSET', root .. 'member:' .. number, 'token', secret, 'newest', 0, 'bytes', 0)
-redis.call('ZADD', root .. 'members', text(start + duration), number)
+stay(number, duration)
 return reply('done', number)

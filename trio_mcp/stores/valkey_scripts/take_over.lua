@@ -10,6 +10,6 @@ for place = 1, math.min(most, #lost) do
     taken[place] = number
     redis.call('HSET', root .. 'member:' .. number, 'token', argument(), 'bytes', 0)
     redis.call('UNLINK', root .. 'mail:' .. number, root .. 'letters:' .. number)
-    redis.call('ZADD', root .. 'members', text(start + duration), number)
+    stay(number, duration)
 end
 return reply('done', taken)
