@@ -24,6 +24,12 @@ MOST: Final = 1024 * 1024
 AGAIN: Final = 0.1
 """Seconds after which an engine that is loading its data is asked again (arbitrary)."""
 
+SILENCE: Final = 1.0
+"""Seconds after which an engine that has not responded may be waiting for TLS, or for a client without (arbitrary)."""
+
+NO_TLS: Final = "does not speak TLS at this port: write valkey:// in place of valkeys://, or give the port of TLS"
+TLS: Final = "speaks TLS at this port: write valkeys:// in place of valkey://, or give the port without TLS"
+
 OLDEST: Final = {"Valkey": (7, 2), "Redis": (7, 0)}
 """The oldest versions that have what the scripts need."""
 
@@ -62,23 +68,69 @@ async def examine(address: EngineAddress, channel: str, *, timeout: float) -> En
     Raises:
         StoreError: If the engine can't be reached or used. The message names the reason, and never has the password.
     """
+    stream: trio.SocketStream | None = None
     try:
         with trio.fail_after(timeout):
             stream = await _connect(address)
+            return await _converse(address, stream, channel)
     except trio.TooSlowError:
-        raise StoreError(
-            f"{address} can't be reached: no connection within {timeout:g} s; check the URL, and firewalls in between"
-        ) from None
-    try:
-        with trio.fail_after(timeout):
-            spoken = await _secured(address, stream) if address.tls else stream
-            return await _examine(_Conversation(address, spoken), channel, address)
-    except trio.TooSlowError:
-        tls = " over TLS, which valkey:// in place of valkeys:// does without" if address.tls else ""
-        raise StoreError(f"{address} does not respond within {timeout:g} s{tls}: check the URL") from None
+        if stream is None:
+            what = f"can't be reached: no connection within {timeout:g} s; check the URL, and firewalls in between"
+        else:
+            what = f"does not respond within {timeout:g} s{' over TLS' if address.tls else ''}: check the URL"
+        raise StoreError(f"{address} {what}") from None
     finally:
-        with trio.CancelScope(shield=True):
-            await trio.aclose_forcefully(stream)
+        if stream is not None:
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(stream)
+
+
+async def _converse(address: EngineAddress, stream: trio.SocketStream, channel: str) -> Engine:
+    """Examine an engine, and meanwhile, if it is silent, whether it waits for TLS, or for a client without TLS.
+
+    Raises:
+        StoreError: If it is not fit, or does one of these.
+    """
+    found: Engine | None = None
+    error: StoreError | None = None
+
+    async def suspect() -> None:
+        nonlocal error
+        await trio.sleep(SILENCE)
+        if await _speaks(address, tls=not address.tls):
+            error = StoreError(f"{address} {NO_TLS if address.tls else TLS}")
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        if not address.path:
+            nursery.start_soon(suspect)
+        try:
+            spoken = await _secured(address, stream) if address.tls else stream
+            found = await _examine(_Conversation(address, spoken), channel, address)
+        except StoreError as exc:
+            error = exc
+        nursery.cancel_scope.cancel()
+    if found is None:
+        raise error or StoreError(f"{address} could not be examined")
+    return found
+
+
+async def _speaks(address: EngineAddress, *, tls: bool) -> bool:
+    """Return whether what is at an address responds with TLS, or without, over a connection of its own."""
+    first = b"PING\r\n"
+    if tls:
+        outgoing = ssl.MemoryBIO()
+        hello = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=address.host)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            hello.do_handshake()
+        first = outgoing.read()
+    try:
+        async with await trio.open_tcp_stream(address.host, address.port) as stream:
+            await stream.send_all(first)
+            # A handshake or an alert of TLS; a result or an error of an engine.
+            return (await stream.receive_some(1)) in ((b"\x16", b"\x15") if tls else (b"+", b"-"))
+    except (OSError, trio.BrokenResourceError):
+        return False
 
 
 async def _connect(address: EngineAddress) -> trio.SocketStream:
@@ -228,7 +280,7 @@ def _described(exc: BaseException) -> str:
                 " and name a file with its authority in the environment, as SSL_CERT_FILE"
             )
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE"):
-            return "does not speak TLS at this port: write valkey:// in place of valkeys://, or give the port of TLS"
+            return NO_TLS
         case ssl.SSLError():
             return f"can't be reached over TLS ({exc.reason or exc})"
         case ConnectionRefusedError():
