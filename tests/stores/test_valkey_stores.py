@@ -19,7 +19,17 @@ from tests.redis_server import RedisServer, free_port, redis_server
 from tests.tcp_faults import CuttingProxy
 from tests.waiting import eventually
 from trio_mcp import StoredEvent
-from trio_mcp.stores import Changed, StaleWriter, StoreBusy, StoredTask, StoreError, Stores, ValkeyStores
+from trio_mcp.stores import (
+    Changed,
+    StaleWriter,
+    StoreBusy,
+    StoredSession,
+    StoredTask,
+    StoreError,
+    StoreFull,
+    Stores,
+    ValkeyStores,
+)
 from trio_mcp.stores.event_store import EventsLost
 from trio_mcp.testing import check_stores
 from trio_mcp.testing.stores.check import STORE_RULES
@@ -245,12 +255,12 @@ async def test_what_others_publish_does_no_harm(engine: RedisServer, prefix: str
 # --- the engine is away -----------------------------------------------------------------------------------------------
 
 
-async def back(stores: ValkeyStores) -> Changed:
-    """Return all that has changed, once the engine is back."""
+async def back(stores: ValkeyStores, after: int = 0) -> Changed:
+    """Return what has changed, once the engine is back."""
 
     async def look() -> Changed | None:
         try:
-            return await stores.changed(0)
+            return await stores.changed(after)
         except StoreError:
             return None
 
@@ -298,6 +308,8 @@ async def repeats_nothing(stores: ValkeyStores, proxy: CuttingProxy) -> None:
 async def test_an_engine_that_does_not_respond_fails_one_call_late_and_others_at_once(prefix: str) -> None:
     with redis_server() as engine:
         async with ValkeyStores(engine.url, prefix=prefix, timeout=0.5) as stores:
+            # A supervisor would kill a process that is silent then, but none holds the engine.
+            stores.on_busy = lambda seconds: pytest.fail("a process is blamed")
             await stores.announce(["a"])  # the engine has got the script
             with engine.stopped():
                 with pytest.raises(
@@ -397,3 +409,104 @@ async def test_numbers_of_changes_that_go_back_are_a_gap(engine: RedisServer, pr
         assert not found.complete
         assert await stores.announce(["d"]) == found.newest + 1
         assert (await stores.changed(found.newest)).topics == {"d": found.newest + 1}
+
+
+# --- another engine takes over ----------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def switched(
+    prefix: str, port: int
+) -> AsyncIterator[tuple[ValkeyStores, RedisServer, RedisServer, Callable[[], None]]]:
+    """Yield stores, the engine behind their address, one that may take over, and a function that makes it do so."""
+    with redis_server("--port", f"{port}") as primary, redis_server() as second:
+        async with CuttingProxy.to(f"{primary.folder}/socket") as proxy:
+
+            def take_over() -> None:
+                primary.kill()
+                proxy.path = f"{second.folder}/socket"
+
+            async with ValkeyStores(f"valkey://127.0.0.1:{proxy.port}", prefix=prefix, timeout=2) as stores:
+                yield stores, primary, second, take_over
+
+
+async def test_a_replica_that_takes_over_lacks_at_most_the_last_writes(prefix: str) -> None:
+    port = free_port()
+    async with switched(prefix, port) as (stores, primary, replica, take_over):
+        await stores.own("name")
+        replica.ask("replicaof", "127.0.0.1", f"{port}")
+        await eventually(lambda: "master_link_status:up" in replica.ask("info", "replication"))
+        held = await stores.add_task(task("a", body=b"x" * 1000), [("a", b"1")], lease=600)
+        member = await stores.sessions.join(lease=600)
+        session = StoredSession("s", b"d", {"a": b"1"}, stores.now() + 600)
+        await stores.sessions.add(session, limit=9)
+        await stores.sessions.open("s", member.token, 1, ["1"])
+        await stores.sessions.append("s", [StoredEvent(1, 0, b"x")], member.token)
+        kept = await stores.announce(["a", "b"])
+        assert primary.ask("wait", "1", "30000") == "1"
+        with replica.stopped():
+            primary.ask("client", "kill", "type", "replica")  # so that nothing more is on the way to it
+            lost = await stores.add_task(task("lost"), lease=600)
+            await stores.sessions.append("s", [StoredEvent(1, 0, b"lost")], member.token)
+            seen = await stores.announce(["c"])
+            take_over()
+            with pytest.raises(StoreError):
+                await stores.announce(["x"])
+        replica.ask("replicaof", "no", "one")
+        assert kept < seen
+        found = await back(stores, seen)
+        assert (found.newest > seen, found.complete) == (True, False)
+        assert (await stores.task("a"), await stores.journal("a")) == (held, (("a", b"1"),))
+        assert await stores.renew({"a": held.token, "lost": lost.token}, lease=60) == {"a": held, "lost": None}
+        assert await stores.sessions.session("s") == session
+        assert [event.data for event in await stores.sessions.after("s", 1, 0)] == [b"x"]
+        assert await stores.sessions.append("s", [StoredEvent(1, 0, b"y")], member.token, ended=[1]) == [2]
+        await stores.own("name")
+
+
+async def test_an_empty_engine_that_takes_over_is_a_loss_of_everything(prefix: str) -> None:
+    async with switched(prefix, free_port()) as (stores, _, empty, take_over):
+        await stores.own("name")
+        held = await stores.add_task(task("a"), lease=600)
+        member = await stores.sessions.join(lease=600)
+        seen = await stores.announce(["a"])
+        take_over()
+
+        async def look() -> bool:
+            try:
+                await stores.task("a")
+            except StoreError as exc:
+                return "has lost all that was kept there" in str(exc)
+            pytest.fail("the loss was not said")
+
+        await eventually(look)
+        assert await stores.task("a") is None
+        assert await stores.renew({"a": held.token}, lease=60) == {"a": None}
+        with pytest.raises(StaleWriter):
+            await stores.sessions.stay(member.token, lease=60)
+        assert not (await stores.changed(seen)).complete
+        assert empty.ask("hget", f"{{{prefix}}}:about", "server") == "name"
+
+
+# --- messages of the full size ----------------------------------------------------------------------------------------
+
+
+async def test_the_largest_messages_of_a_server_pass_through_mailboxes_and_streams(
+    engine: RedisServer, prefix: str
+) -> None:
+    data = b"x" * 4 * 1024 * 1024  # `max_message_size` of a server over HTTP
+    async with two(engine, prefix) as (one, other):
+        member, second = await one.sessions.join(lease=60), await other.sessions.join(lease=60)
+        await one.sessions.add(StoredSession("s", b"", {}, one.now() + 60), limit=9)
+        await one.sessions.open("s", member.token, 1, ["1"])
+        await other.sessions.carry("s", second.token, 1)
+        assert await other.sessions.send("s", data, request="1")
+        with pytest.raises(StoreFull, match="messages that wait for the process 1 have reached the limit"):
+            await other.sessions.send("s", b"x", request="1")
+        (letter,) = await one.sessions.letters(member.token, 1)  # the first one says that another carries the stream
+        assert (letter.kind, letter.data) == ("message", data)
+        assert await one.sessions.append("s", [StoredEvent(1, 0, data)] * 2, member.token) == [1, 2]
+        (event,) = await other.sessions.after("s", 1, 1)
+        assert event.data == data
+        await one.sessions.stay(member.token, lease=60, read=letter.number)
+        assert await other.sessions.send("s", data, request="1")

@@ -86,13 +86,14 @@ class ValkeyStores(Stores):
     cluster, of which it uses one node. It must not evict keys: ``maxmemory-policy noeviction``.
 
     Each method is one round trip: a script, which the engine runs as a whole. Those of `sessions` that have much to do,
-    such as to end a session with thousands of streams, make several, so that the engine serves others in between. Time is that of the engine; `clock` and
-    `now` return the same: the engine's time as its last responses told it, which is off by half a round trip at most.
+    such as to end a session with thousands of streams, make several, so that the engine serves others in between. Time
+    is that of the engine; `clock` and `now` return the same: the engine's time as its last responses told it, which is
+    off by half a round trip at most.
 
     A method that is cancelled before its script was sent has no effect; otherwise it waits for the response, until
     ``timeout``. Nothing is sent twice. If the connection breaks, or there is no response, a method raises a
     `StoreError`, and whether it had an effect is unknown. While the engine is away, all methods raise `StoreBusy` at
-    once, and one at a time looks whether it is back. `on_busy` is never called: no process can lock the engine.
+    once, and one at a time looks whether it is back. `on_busy` is never called, as no process can hold the engine.
 
     **Loss.** The data has a random epoch. If it is gone or another one, because keys were deleted or another engine has
     taken over, all that was kept is lost. The calls that find this out raise a `StoreError` that says so, once for each
