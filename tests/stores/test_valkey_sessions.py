@@ -218,6 +218,24 @@ async def test_a_session_with_many_streams_ends_in_pieces(engine: RedisServer, p
                 assert ("ended", "s") in {(letter.kind, letter.session) for letter in letters}
 
 
+async def test_an_end_in_pieces_that_has_begun_goes_on_in_spite_of_a_cancellation(
+    engine: RedisServer, prefix: str
+) -> None:
+    async with two(engine, prefix) as (one, other):
+        member = await one.sessions.join(lease=60)
+        await one.sessions.add(StoredSession("s", b"", {}, one.now() + 60), limit=9)
+        async with trio.open_nursery() as nursery:
+            for stream in range(1, 1001):
+                nursery.start_soon(one.sessions.open, "s", member.token, stream, ["1"])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.sessions.end, "s")
+            while await other.sessions.session("s") is not None:
+                pass
+            assert engine.keys(inside(engine, prefix, "streams:s"))  # it has not come to the end
+            nursery.cancel_scope.cancel()
+        assert not engine.keys(inside(engine, prefix, "*s:s"))
+
+
 async def test_many_letters_are_deleted_in_pieces(engine: RedisServer, prefix: str) -> None:
     async with ValkeyStores(engine.url, prefix=prefix) as stores:
         member = await stores.sessions.join(lease=60)
