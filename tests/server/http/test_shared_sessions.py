@@ -331,6 +331,32 @@ async def test_a_process_whose_lease_another_one_has_taken_gives_up(
         assert (await both.one.post("ping")).status_code == 200
 
 
+async def test_a_lease_that_is_lost_is_one_line_in_the_log(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever finds it, here a response that can't be stored any more."""
+    async with pair(place) as both:
+        store = both.made[0].server._core.stores.sessions  # noqa: SLF001
+        join, members = store.join, []
+
+        async def joined(*, lease: float) -> Any:
+            members.append(await join(lease=lease))
+            return members[-1]
+
+        monkeypatch.setattr(store, "join", joined)
+        await both.initialize()
+        async with both.one.call("wait", {"progress": 1}) as r:
+            events = Events(r)
+            await events.message()
+            await store.leave(members[0].token)
+            both.made[0].go.set()
+            await events.messages()
+        assert (await both.one.post("ping")).status_code == 200
+    said = [each for each in caplog.records if each.levelname in ("WARNING", "ERROR")]
+    assert [each.exc_info for each in said] == [None]
+    assert "it starts again" in said[0].message
+
+
 async def test_a_call_takes_two_round_trips(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "PRIMING_DELAY", 30.0)  # however slow the machine
     async with opened(place) as both:

@@ -41,6 +41,7 @@ from trio_mcp.jsonrpc.messages import (
     TransportFailure,
 )
 from trio_mcp.session.sink import Owner
+from trio_mcp.stores.contract import StaleWriter
 from trio_mcp.stores.event_store import EventStore, StoredEvent
 
 __all__ = [
@@ -653,6 +654,8 @@ class StreamRouter:
         streams = {each.stream for each in some}
         try:
             await self._hand_over(some, streams)
+        except StaleWriter:  # the membership has logged what happened, and ends the session
+            return streams
         except Exception:
             if len(streams) == 1:
                 logger.exception("the event store failed; messages on a stream are lost")
