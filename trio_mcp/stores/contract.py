@@ -220,6 +220,11 @@ class Stores(abc.ABC):
     def sessions(self) -> SessionStore:
         """The sessions of the legacy era over HTTP, with their events, and the processes that serve them."""
 
+    @property
+    def epoch(self) -> str:
+        """A name of the data that is there now; a new one once a call has found that all data and leases are lost."""
+        return ""
+
     @abc.abstractmethod
     async def own(self, server: str) -> None:
         """Record the name of the server that the store belongs to, unless a name is recorded already.

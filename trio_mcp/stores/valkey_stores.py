@@ -193,6 +193,10 @@ class ValkeyStores(Stores):
     def sessions(self) -> ValkeySessions:
         return self._sessions
 
+    @property
+    def epoch(self) -> str:
+        return self._epoch
+
     def clock(self) -> float:
         return self._shared.clock.now()
 
@@ -388,6 +392,7 @@ class ValkeyStores(Stores):
         async with self._opening:
             if self._epoch == epoch:  # otherwise, another call has done it
                 await self._begin(client)
+                self._shared.listeners.wake(LETTERS)  # members join again
         raise StoreError(
             f"{self._name} has lost all that was kept there, because its keys were deleted or another engine has taken"
             " over: the call had no effect, and the store begins with nothing"

@@ -6,7 +6,7 @@ The processes are two servers with one file; `tests/server/processes` has real o
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import trio
 import trio.lowlevel
 from pydantic_core import from_json, to_json
 
-from tests.http_peer import Events, Raw
+from tests.http_peer import LATEST, Events, Raw
+from tests.peer import ME
 from tests.redis_server import redis_server
 from tests.server.http.harness import Made, served
 from tests.waiting import eventually
@@ -29,6 +30,8 @@ from trio_mcp.stores import MemoryStores, SqliteStores, StoreError, Stores, Valk
 pytestmark = pytest.mark.legacy
 
 LAMP = "desk://lamp"
+
+HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": ME}
 
 Place = Callable[[], Stores]
 """Returns stores that all share what they keep."""
@@ -355,6 +358,40 @@ async def test_a_lease_that_is_lost_is_one_line_in_the_log(
     said = [each for each in caplog.records if each.levelname in ("WARNING", "ERROR")]
     assert [each.exc_info for each in said] == [None]
     assert "it starts again" in said[0].message
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("finds", ["a request", "another call", "nothing"])
+async def test_a_process_serves_new_sessions_as_soon_as_it_finds_that_the_engine_has_lost_all(
+    finds: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each process learns it once; a call of a new session gets its response, and is no loss of a lease."""
+    with redis_server() as engine:
+        async with opened(lambda: ValkeyStores(engine.url, prefix="desk")) as both:
+            assert (await both.two.post("ping")).status_code == 200  # both processes are members
+            engine.ask("flushall")
+            for made, raw in zip(both.made, (both.one, both.two), strict=True):
+                if finds == "a request":
+                    assert (await raw.post("ping")).status_code in (404, 503)
+                elif finds == "another call":  # the one that looks for changes may have been before
+                    with suppress(StoreError):
+                        await made.server._core.stores.task("none")  # noqa: SLF001
+            for _ in range(3):  # each process may refuse one request
+                both.one.session = both.one.revision = None
+                refused = await both.one.post("initialize", HELLO, id=0)
+                if refused.status_code == 200:
+                    break
+                assert refused.status_code == 503
+            await both.initialize()
+            for number, raw in enumerate([both.one, both.two] * 2):
+                answered = await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, id=number)
+                if answered.status_code == 503 and finds == "nothing" and raw is both.two:
+                    continue
+                assert message_of(answered)["result"]["content"][0]["text"] == "3"
+    lost = [each.message for each in caplog.records if "lost" in each.message or "silent" in each.message]
+    ours = [each for each in lost if each.startswith("the stores have lost all that was kept there")]
+    assert len(ours) == 2
+    assert not [each for each in lost if "silent" in each or "lease" in each]
 
 
 async def test_a_call_takes_two_round_trips(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

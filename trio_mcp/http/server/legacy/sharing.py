@@ -110,6 +110,8 @@ class Membership:
         self.streams = itertools.count(1)
         self._nursery = nursery
         self._member: Member | None = None
+        self._epoch = ""  # of the store, when this process joined
+        self._stayed = 0.0  # when the lease was renewed last
         self._joining = trio.Lock()
         # A letter that says that another process carries a stream must not be read after this one carries it again.
         self.reading = trio.Lock()
@@ -126,32 +128,51 @@ class Membership:
         """Return the number of the member to which an id of a request, or of a stream, belongs; None if none."""
         return number // NUMBERS if type(number) is int and NUMBERS <= number < MAX_NUMBER else None
 
+    @property
+    def token(self) -> str:
+        """The token of this member; empty without membership."""
+        return "" if self._member is None else self._member.token
+
+    def _is_member(self) -> bool:
+        """Return whether this process is a member, as far as it can know without asking the store."""
+        if self._member is not None and self.stores.epoch != self._epoch:
+            self.lost(self._member.token)
+        return self._member is not None
+
     async def join(self) -> None:
         """Become a member, unless this process is one.
 
         Raises:
             StoreError: If the store can't be used.
         """
-        if self._member is not None:
+        if self._is_member():
             return
         async with self._joining:
-            if self._member is not None:
+            if self._is_member():
                 return
+            self._epoch, self._stayed = self.stores.epoch, trio.current_time()
             member = await self.store.join(lease=LEASE)
             self._member, self._read = member, 0
             self.streams = itertools.count(member.number * NUMBERS + 1)
             self._next_id = member.number * NUMBERS + 1
             self._nursery.start_soon(self._serve, member)
 
-    def add(self, copy: SessionCopy) -> tuple[str, int]:
-        """Keep a copy; return the token of the member that serves it, and the id of its first request to the client."""
+    def add(self, copy: SessionCopy) -> int:
+        """Keep a copy, and return the id of its first request to the client.
+
+        Raises:
+            StaleWriter: If this process is no longer the member for which the copy was made.
+        """
+        if not self._is_member() or copy.token != self.token:
+            raise StaleWriter("this process has lost its lease while it began to serve a session")
         self.copies[copy.key] = copy
-        return "" if self._member is None else self._member.token, self._next_id
+        return self._next_id
 
     def remove(self, copy: SessionCopy, next_id: int) -> None:
         """Forget a copy whose next request to the client would have this id."""
-        # A later copy of the same session must not use an id again.
-        self._next_id = max(self._next_id, next_id)
+        # A later copy of the same session must not use an id again. In a store that has lost all, numbers begin anew.
+        if copy.token == self.token:
+            self._next_id = max(self._next_id, next_id)
         if self.copies.get(copy.key) is copy:
             del self.copies[copy.key]
 
@@ -159,14 +180,29 @@ class Membership:
         """Give up everything if the lease with this token was ours: another member ends the streams that are open."""
         if self._member is None or self._member.token != token:
             return
-        logger.warning(
-            "this process was silent for so long that another one has ended the requests of its sessions: it starts"
-            " again; if it was not stopped or suspended, look for a function that blocks the event loop"
-        )
+        if self.stores.epoch != self._epoch:
+            logger.warning(
+                "the stores have lost all that was kept there: the sessions have ended, and what this process ran for"
+                " them has failed; clients open new sessions"
+            )
+            why = "the stores have lost the session"
+        elif (age := trio.current_time() - self._stayed) < LEASE:
+            logger.warning(
+                "the lease of this process was lost %.1f seconds after it had been renewed, because the stores have"
+                " lost data, or this machine was suspended: it starts again, and what it ran for sessions has failed",
+                age,
+            )
+            why = "the lease of the process that ran the request was lost"
+        else:
+            logger.warning(
+                "this process was silent for so long that another one has ended the requests of its sessions: it starts"
+                " again; if it was not stopped or suspended, look for a function that blocks the event loop"
+            )
+            why = "the process was silent for too long, and another one has ended the request"
         self._member = None
         self._unended.clear()
         for copy in tuple(self.copies.values()):
-            copy.session.end("the process was silent for too long, and another one has ended the request")
+            copy.session.end(why)
 
     # --- the task ------------------------------------------------------------------------------------------------
 
@@ -175,13 +211,13 @@ class Membership:
         async with closing(partial(self._leave, member)):
             with self.stores.listen(LETTERS) as listener:
                 stayed, looked = trio.current_time(), -math.inf
-                while self._member is member:
+                while self._is_member() and self._member is member:
                     try:
                         await self._read_letters(member)
                         await self._end_streams(member)
                         now = trio.current_time()
                         if now >= stayed + LEASE / 3:
-                            await self.store.stay(member.token, lease=LEASE, read=self._read)
+                            await self._stay(member)
                             stayed = now
                             self._keep_alive()
                         if now >= looked + LOOK:
@@ -193,6 +229,11 @@ class Membership:
                     except StoreError as exc:
                         logger.debug("the sessions of other processes can't be read: %s", exc)
                     await listener.woken()
+
+    async def _stay(self, member: Member) -> None:
+        now = trio.current_time()
+        await self.store.stay(member.token, lease=LEASE, read=self._read)
+        self._stayed = now
 
     async def _leave(self, member: Member) -> None:
         """End what is under way, unless the lease is lost: clients learn at once that they get no response."""
@@ -214,7 +255,7 @@ class Membership:
                     self._take(letter)
             if not found:
                 return
-            await self.store.stay(member.token, lease=LEASE, read=self._read)
+            await self._stay(member)
 
     def _take(self, letter: Letter) -> None:
         copy = self.copies.get(letter.session)
@@ -282,7 +323,7 @@ class SessionCopy(EventStore):
         self.key = key
         self._timeout = timeout
         self._store = membership.store
-        self.token = ""  # of the member that this process was when it began with the session
+        self.token = membership.token  # the session belongs to the member that this process is now
         self._version = 0
         self._expires = 0.0
         self._fields: Mapping[str, bytes] = {}
@@ -301,8 +342,7 @@ class SessionCopy(EventStore):
         sessions at no cost.
         """
         connection = self.session.connection
-        self.token, first_id = self.membership.add(self)
-        connection.first_request_id(first_id)
+        connection.first_request_id(self.membership.add(self))
         declaration = json.dumps(connection.declaration()).encode()
         self._fields = {**connection.fields(), SEEN: self._seen_now()}
         self._expires = self._later()
@@ -313,8 +353,7 @@ class SessionCopy(EventStore):
 
     def begin(self, found: StoredSession) -> None:
         """Begin with a session that the store has."""
-        self.token, first_id = self.membership.add(self)
-        self.session.connection.resume(json.loads(found.declaration), first_id)
+        self.session.connection.resume(json.loads(found.declaration), self.membership.add(self))
         self._take(found)
 
     def lost(self) -> None:
