@@ -22,7 +22,7 @@ from tests.peer import ME
 from tests.redis_server import redis_server
 from tests.server.http.harness import Made, served
 from tests.waiting import eventually
-from trio_mcp import Context
+from trio_mcp import Context, TrioMcpError
 from trio_mcp.http.server.legacy import endpoint, session, sharing
 from trio_mcp.server import changes
 from trio_mcp.stores import MemoryStores, SqliteStores, StoreError, Stores, ValkeyStores
@@ -76,6 +76,13 @@ def make(place: Place) -> Made:
     @made.server.resource("shelf://{number}")
     async def shelf(number: int) -> int:
         return number
+
+    @made.server.tool
+    async def ask(ctx: Context) -> str:
+        try:
+            return f"it was {await ctx.list_roots()}"
+        except TrioMcpError as exc:
+            return f"it was {type(exc).__name__}: {exc}"
 
     @made.server.tool
     async def note(ctx: Context, text: str) -> None:
@@ -392,6 +399,41 @@ async def test_a_process_serves_new_sessions_as_soon_as_it_finds_that_the_engine
     ours = [each for each in lost if each.startswith("the stores have lost all that was kept there")]
     assert len(ours) == 2
     assert not [each for each in lost if "silent" in each or "lease" in each]
+
+
+BROKEN: dict[str, tuple[str | None, Any]] = {
+    "no object": (None, {"result": 5}),
+    "both": (None, {"result": {}, "error": {"code": 1, "message": "no"}}),
+    "no code": (None, {"error": {"message": "no"}}),
+    "another version": (None, {"jsonrpc": "1.0", "result": {}}),
+    "no JSON": (None, '{"jsonrpc": "2.0", "id": %d, "result": {"roots": NaN}}'),
+    "in a batch": ("2025-03-26", [{"result": 5}]),
+    "a wrong type": (None, {"result": {"roots": 5}}),
+    "an error": (None, {"error": {"code": 1, "message": "no"}}),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_malformed_response_fails_the_call_of_any_process_alike(place: Place, name: str) -> None:
+    revision, broken = BROKEN[name]
+    told = []
+    async with pair(place) as both:
+        await both.initialize(revision, roots={})
+        for raw in (both.one, both.two):
+            async with both.one.call("ask") as r:
+                events = Events(r)
+                question = await events.message()
+                items = broken if isinstance(broken, list) else [broken]
+                if isinstance(broken, str):
+                    data = (broken % question["id"]).encode()
+                else:
+                    given = [{"jsonrpc": "2.0", "id": question["id"], **item} for item in items]
+                    data = to_json(given if isinstance(broken, list) else given[0])
+                fields = {**raw.headers(), "content-type": "application/json"}
+                answered = await raw.http.post("/mcp", content=data, headers=fields)
+                outcome = await events.message()
+                told.append((answered.status_code, outcome.get("result") or outcome["error"]))
+    assert told[0] == told[1]
 
 
 async def test_a_call_takes_two_round_trips(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -343,7 +343,7 @@ class HttpApp:
             if isinstance(message, Malformed):
                 # A malformed response still settles the server's request that it names: otherwise, the handler that
                 # made the request would wait for its timeout.
-                self._legacy.take_broken_answer(message, request)
+                verdict = await self._legacy.take_broken_answer(message, request) or verdict
             await self._refuse(verdict, request, answer)
         elif verdict.owes_answer and self._ending:
             # Other messages are still accepted, because a handler under way may be waiting for one: a response,

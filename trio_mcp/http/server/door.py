@@ -79,8 +79,13 @@ class LegacyEndpoint:
         """
         return False
 
-    def take_broken_answer(self, message: Malformed, request: HttpRequest) -> None:
-        """Fail the call for which a malformed response was meant."""
+    async def take_broken_answer(self, message: Malformed, request: HttpRequest) -> Refusal | None:
+        """Fail the call for which a malformed response was meant.
+
+        Returns:
+            A refusal if that is not possible now.
+        """
+        return None
 
     def method_at(self, path: str) -> str | None:
         """Return the HTTP method that a path of HTTP+SSE accepts, or None if nothing is served there."""

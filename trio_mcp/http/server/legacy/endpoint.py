@@ -327,13 +327,18 @@ class Endpoint(LegacyEndpoint):
         await answer.finish()
         return answer.started
 
-    def take_broken_answer(self, message: Malformed, request: HttpRequest) -> None:
+    async def take_broken_answer(self, message: Malformed, request: HttpRequest) -> Refusal | None:
         session = self._sessions.get(request.headers.get(SESSION_ID) or "")
         if session is None or session.owner != request.owner:
-            return
+            return None
         # Only a malformed response, which has an id and expects no response, may make our request fail.
         if not message.expects_answer and message.id is not None:
-            session.feed(message)
+            try:
+                if session.copy is None or await session.copy.route(message) is not None:
+                    session.feed(message)
+            except StoreError as exc:
+                return self._away(exc, session)
+        return None
 
     # --- HTTP+SSE ------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
     Incoming,
+    Malformed,
     Notification,
     RequestId,
     Response,
@@ -307,6 +308,21 @@ def error_for(request_id: RequestId, why: str = LOST) -> bytes:
     return encode(ErrorResponse(request_id, ErrorData(INTERNAL_ERROR, why)))
 
 
+def _pack(item: Incoming) -> bytes:
+    """Return a message of the client as another process gets it; of a malformed response, that is what was wrong."""
+    if type(item) is Malformed:
+        return json.dumps([item.code, item.reason, item.id]).encode()
+    return encode(item)
+
+
+def _unpack(data: bytes) -> Incoming:
+    """Return a message that `_pack` has packed."""
+    if data.startswith(b"["):
+        code, reason, request_id = json.loads(data)
+        return Malformed(code, reason, request_id, expects_answer=False)
+    return decode(data)
+
+
 class SessionCopy(EventStore):
     """A session of the store, as this process serves it. For the session's router it is the event store.
 
@@ -457,7 +473,7 @@ class SessionCopy(EventStore):
 
     async def _sent(self, item: Incoming) -> bool:
         connection, member = self.session.connection, None
-        if isinstance(item, (Response, ErrorResponse)):
+        if isinstance(item, (Response, ErrorResponse)) or (type(item) is Malformed and not item.expects_answer):
             member = self.membership.member_of(item.id)
         elif isinstance(item, Notification):
             params = item.params or {}
@@ -470,7 +486,7 @@ class SessionCopy(EventStore):
                 return await self._cancel(encode(item), json.dumps(request_id))
         if member is None or member == self.membership.number:
             return False
-        await self._store.send(self.key, encode(item), member=member)
+        await self._store.send(self.key, _pack(item), member=member)
         return True
 
     async def _cancel(self, data: bytes, request: str) -> bool:
@@ -487,7 +503,7 @@ class SessionCopy(EventStore):
         stream = router.streams.get(letter.stream)
         match letter.kind:
             case "message":
-                session.feed(decode(letter.data))
+                session.feed(_unpack(letter.data))
             case "events" if stream is not None:
                 stream.advance(letter.event, ended=letter.ended)
             case "taken" if stream is not None and stream.writer is not None:
