@@ -148,7 +148,10 @@ async def test_operations_that_wait_together_wait_once_for_a_locked_file(
     assert await numbers.all() == [4]
 
 
-async def test_an_operation_whose_time_is_up_fails_alone_and_the_others_go_on_waiting(numbers: Numbers) -> None:
+async def test_an_operation_whose_time_is_up_fails_alone_and_the_others_go_on_waiting(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "PATIENCE", NET)
     numbers.locked_at = 2
     async with trio.open_nursery() as nursery:
         await nursery.start(numbers.occupy)
@@ -185,6 +188,25 @@ async def test_an_operation_that_is_cancelled_after_its_turn_ends_with_the_datab
         outer.start_soon(numbers.add, 2)
         numbers.go.set()
     assert await numbers.all() == [1, 2]
+
+
+async def test_an_operation_that_is_cancelled_while_the_file_is_locked_gives_up(numbers: Numbers) -> None:
+    """It has no effect, and the operation that waits with it goes on waiting."""
+    numbers.database.timeout = 2 * NET
+    numbers.locked_at = 2
+    with trio.fail_after(NET):
+        async with trio.open_nursery() as outer:
+            await queue(numbers, outer, 1)
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(numbers.add, 2)
+                    await trio.testing.wait_all_tasks_blocked()
+                    numbers.go.set()
+                    await eventually(lambda: numbers.other.in_transaction)
+                    scope.cancel()
+            assert scope.cancelled_caught
+            numbers.other.execute("ROLLBACK")
+    assert await numbers.all() == [1]
 
 
 async def test_closing_comes_after_what_waits_and_what_follows_opens_the_file_again(numbers: Numbers) -> None:

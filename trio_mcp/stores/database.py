@@ -24,6 +24,9 @@ T = TypeVar("T")
 TOGETHER = 64
 """The maximum number of operations in a transaction (arbitrary): the first one has to wait until all are done."""
 
+PATIENCE = 0.5
+"""Seconds after which the thread looks which operations still wait for a locked file (arbitrary)."""
+
 IDLE = 10.0
 """Seconds without work after which the thread ends (arbitrary): a store that is dropped unclosed leaves no thread."""
 
@@ -33,7 +36,8 @@ class _Job:
     """An operation, and the Trio task that waits for it; if ``work`` is None, the operation closes the database.
 
     Attributes:
-        deadline: The time on the monotonic clock at which it stops waiting for other processes.
+        deadline: The time on the monotonic clock at which it stops waiting for other processes; when the task is
+            cancelled, that is at once.
     """
 
     work: Callable[[sqlite3.Connection], Any] | None
@@ -87,7 +91,8 @@ class Database:
         its own.
 
         If the call is cancelled before the thread has dequeued the function, the function is not called. If it is
-        cancelled later, this method waits for the end of the transaction, and returns the result.
+        cancelled later, this method waits for the end of the transaction, and returns the result; but while other
+        processes keep the file locked, it gives up, within `PATIENCE` seconds, and the function has no effect.
 
         Raises:
             LockedFile: If other processes kept the file locked until the timeout; the function then has no effect.
@@ -121,11 +126,16 @@ class Database:
         def abort(_: object) -> trio.lowlevel.Abort:
             with self._lock:
                 if job not in self._jobs:
+                    job.deadline = time.monotonic()
                     return trio.lowlevel.Abort.FAILED
                 self._jobs.remove(job)
             return trio.lowlevel.Abort.SUCCEEDED
 
-        return await trio.lowlevel.wait_task_rescheduled(abort)
+        try:
+            return await trio.lowlevel.wait_task_rescheduled(abort)
+        except LockedFile:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            raise
 
     # --- in the thread -------------------------------------------------------------------------------------------
 
@@ -164,7 +174,7 @@ class Database:
             except LockedFile as exc:
                 # Only jobs whose deadline has passed fail; the others are tried again with the time that each has left.
                 now = time.monotonic()
-                late = [job for job in group if job.deadline <= now] or group
+                late = [job for job in group if job.deadline <= now]
                 for job in late:
                     job.done(outcome.Error(LockedFile(*exc.args)))
                 if remaining := [job for job in group if job not in late]:
@@ -180,7 +190,7 @@ class Database:
                     job.done(outcome.Value(value))
 
     def _transact(self, jobs: list[_Job]) -> list[Any]:
-        deadline = min(job.deadline for job in jobs)
+        deadline = min(time.monotonic() + PATIENCE, *(job.deadline for job in jobs))
         if self._file is None:
             file = SqliteFile.at(self._path, reading=self._reading)
             file.open(self._prepare, deadline - time.monotonic())

@@ -5,8 +5,9 @@ The processes are two servers with one file; `tests/server/processes` has real o
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from tests.peer import ME
 from tests.redis_server import redis_server
 from tests.server.http.harness import Made, served
 from tests.waiting import eventually
-from trio_mcp import Context, TrioMcpError
+from trio_mcp import Context, HttpOptions, TrioMcpError
 from trio_mcp.http.server.legacy import endpoint, session, sharing
 from trio_mcp.server import changes
 from trio_mcp.stores import MemoryStores, SqliteStores, StoreError, Stores, ValkeyStores
@@ -372,7 +373,7 @@ async def test_a_lease_that_is_lost_is_one_line_in_the_log(
 async def test_a_process_serves_new_sessions_as_soon_as_it_finds_that_the_engine_has_lost_all(
     finds: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each process learns it once; a call of a new session gets its response, and is no loss of a lease."""
+    """Each process learns it once; a call of a new session gets its response, and no lease counts as lost."""
     with redis_server() as engine:
         async with opened(lambda: ValkeyStores(engine.url, prefix="desk")) as both:
             assert (await both.two.post("ping")).status_code == 200  # both processes are members
@@ -434,6 +435,24 @@ async def test_a_malformed_response_fails_the_call_of_any_process_alike(place: P
                 outcome = await events.message()
                 told.append((answered.status_code, outcome.get("result") or outcome["error"]))
     assert told[0] == told[1]
+
+
+async def test_a_process_ends_although_the_file_is_locked(tmp_path: Path) -> None:
+    """What it has still to store is given up in time; the store itself would wait for longer than this test may."""
+    path = tmp_path / "desk.db"
+    path.touch(0o600)
+    with closing(sqlite3.connect(path, isolation_level=None)) as locking:
+        made = make(lambda: SqliteStores(path, timeout=600))
+        async with AsyncExitStack() as stack:
+            _, http, stop = await stack.enter_async_context(served(HttpOptions(grace=0.1), made=made))
+            for number in range(3):
+                raw = Raw(http)
+                await raw.initialize()
+                r = await stack.enter_async_context(raw.call("wait", {"progress": 1}, id=number))
+                await Events(r).message()
+            locking.execute("BEGIN IMMEDIATE")
+            stop.set()
+            await made.cancelled.wait()
 
 
 async def test_a_call_takes_two_round_trips(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

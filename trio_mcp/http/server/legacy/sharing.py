@@ -171,7 +171,7 @@ class Membership:
 
     def remove(self, copy: SessionCopy, next_id: int) -> None:
         """Forget a copy whose next request to the client would have this id."""
-        # A later copy of the same session must not use an id again. In a store that has lost all, numbers begin anew.
+        # A later copy of the same session must not use an id again. In a store that has lost all, numbers begin again.
         if copy.token == self.token:
             self._next_id = max(self._next_id, next_id)
         if self.copies.get(copy.key) is copy:
