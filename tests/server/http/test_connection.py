@@ -423,6 +423,40 @@ async def test_a_response_that_promised_another_request_keeps_its_promise_as_the
     assert got.endswith(b"ok")
 
 
+@pytest.mark.parametrize("first", ["ends", "is to end", "is to end, and nothing follows"])
+async def test_a_response_that_outlasts_the_farewell_keeps_its_promise(first: str, autojump_clock: Clock) -> None:
+    """Its connection is kept for as long as an ordinary one; without another request, it ends then."""
+    goes_on = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"o", "more_body": True})
+        await goes_on.wait()
+        await send({"type": "http.response.body", "body": b"k"})
+
+    async with over_memory(app, QuietConfig()) as (stream, connection, http):
+        await stream.send_all(GET)
+        assert b"keep-alive: timeout" in bytes(await stream.receive_some()).lower()
+        await http.end()
+        if first != "ends":
+            connection.shut_if_idle(1.0)
+        goes_on.set()
+        assert await stream.receive_some() == b"k"
+        await trio.testing.wait_all_tasks_blocked()
+        if first == "ends":
+            connection.shut_if_idle(1.0)
+        began = trio.current_time()
+        await trio.sleep(0.9)
+        if not first.endswith("follows"):
+            await stream.send_all(GET)
+        got = await everything(stream)
+    if first.endswith("follows"):
+        assert (got, round(trio.current_time() - began, 3)) == (b"", 1.0)
+    else:
+        assert b"connection: close" in got.lower()
+        assert got.endswith(b"ok")
+
+
 async def test_a_server_that_is_cancelled_says_nothing_of_its_connections(caplog: pytest.LogCaptureFixture) -> None:
     """Some are idle, one sends half a head, one waits for its response."""
     made = Made()

@@ -139,15 +139,17 @@ async def serve_asgi(
                     await http.end()
                     with trio.move_on_after(FAREWELL):
                         await connections.all_ended()
-                    # Requests that have arrived by now are served before new work is refused.
-                    connections.shut_if_idle()
+                    # Requests that have arrived by now are served before new work is refused. A response that lasts
+                    # longer has promised another request: its client has as much time for it.
+                    connections.shut_if_idle(FAREWELL)
                     with trio.move_on_after(LAST):
                         await connections.all_ended()
                     await shutdown()
                     deadline = trio.current_time() + limits.grace
-                # From now on, each connection ends with its current request.
-                await http.end()
-                # Idle connections end at once. This comes after `end`: otherwise, a connection that becomes idle in
-                # between would neither be closed here nor know that it must end.
-                connections.shut_if_idle()
+                else:
+                    # From now on, each connection ends with its current request.
+                    await http.end()
+                    # Idle connections end at once. This comes after `end`: otherwise, a connection that becomes idle in
+                    # between would neither be closed here nor know that it must end.
+                    connections.shut_if_idle()
                 serving.cancel_scope.deadline = deadline

@@ -228,8 +228,12 @@ class RunnableConnection(Protocol):
     async def run(self) -> None:
         """Serve requests until either end closes the connection, and close the stream."""
 
-    def shut_if_idle(self) -> None:
-        """End the connection unless a request is under way, or has arrived and waits to be read."""
+    def shut_if_idle(self, patience: float = 0.0) -> None:
+        """End the connection; if a request is under way, or has arrived and waits to be read, end it after that.
+
+        Args:
+            patience: Seconds for which the connection is kept after a response that has promised another request.
+        """
 
 
 class Connections:
@@ -273,10 +277,10 @@ class Connections:
             self._none_left.set()
         await self._none_left.wait()
 
-    def shut_if_idle(self) -> None:
-        """End each connection unless it has a request under way, or one that waits to be read."""
+    def shut_if_idle(self, patience: float = 0.0) -> None:
+        """End each connection, after its request if it has one; see `RunnableConnection`."""
         for connection in tuple(self._open):
-            connection.shut_if_idle()
+            connection.shut_if_idle(patience)
 
     async def interrupt(self) -> None:
         """Raise the KeyboardInterrupt, or the like, that a connection has raised; called at the very end.

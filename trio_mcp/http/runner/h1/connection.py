@@ -325,6 +325,8 @@ class AcceptedConnection:
         "_exchange",
         "_idle",
         "_left",
+        "_patience",
+        "_rested",
         "_scope",
         "_shut",
         "incoming",
@@ -343,6 +345,8 @@ class AcceptedConnection:
         self._left = False  # whether the client has left
         self._shut = False  # whether no further request is served
         self._ending = False  # whether the connection ends as soon as it is idle
+        self._patience = 0.0  # how long it is idle before that, in seconds, if it has promised another request
+        self._rested = -math.inf  # when it became idle after a response
         self._crowded = 0  # the number of the request after which too much was waiting at the last check, or 0
         self.requests = 0
         self._scope: dict[str, Any] = {}
@@ -384,11 +388,15 @@ class AcceptedConnection:
         """Stop watching for the client to leave."""
         self.shared.hangups.forget(self._descriptor, self)
 
-    def shut_if_idle(self) -> None:
-        """End the connection; if a request is under way, or has arrived and waits to be read, end it after that."""
-        self._ending = True
+    def shut_if_idle(self, patience: float = 0.0) -> None:
+        """End the connection; see `RunnableConnection`."""
+        self._ending, self._patience = True, patience
         # A request that a busy process has not seen yet would be lost, and it is unknown to its client whether it was.
-        if self._idle and not self.wire.unread():
+        if not self._idle or self.wire.unread():
+            return
+        if trio.current_time() < self._rested + patience:
+            self.wire.expire_at(self._rested + patience)
+        else:
             self._shut = True
             self.wire.shut("the server is ending")
 
@@ -415,11 +423,15 @@ class AcceptedConnection:
         """Return the head of the next request; None if the connection ends instead."""
         # A connection that has just been accepted still gets its first request served: its client could not know that
         # the server is ending.
-        if self._shut or (self._ending and self.requests):
+        if self._shut or (self._ending and self.requests and not self._patience):
             return None
         self._idle = True
         begun = not self.requests  # the time for the first head counts from the beginning of the connection
-        patience = self.shared.head_timeout if begun else self.shared.settings.keep_alive_timeout
+        if begun:
+            patience = self.shared.head_timeout
+        else:
+            self._rested = trio.current_time()
+            patience = self._patience if self._ending else self.shared.settings.keep_alive_timeout
         self.wire.expire_at(trio.current_time() + patience)
         waited = False
         try:

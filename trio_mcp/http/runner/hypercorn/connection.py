@@ -88,6 +88,8 @@ class HttpConnection:
         self._taken = False  # whether the application has taken the connection over
         self._shut = False  # whether no further request is served
         self._ending = False  # whether the connection ends as soon as it is idle
+        self._patience = 0.0  # how long it is idle before that, in seconds, if it has promised another request
+        self._rested = -math.inf  # when it became idle after a response
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
@@ -158,9 +160,9 @@ class HttpConnection:
             raise trio.WouldBlock
         return self.protocol.send_nowait(piece, self.wire)
 
-    def shut_if_idle(self) -> None:
-        """End the connection unless a request is under way, or waits to be read; over HTTP/2, refuse further ones."""
-        self._ending = True
+    def shut_if_idle(self, patience: float = 0.0) -> None:
+        """End the connection; see `RunnableConnection`. Over HTTP/2, refuse further requests."""
+        self._ending, self._patience = True, patience
         if isinstance(self.protocol, Http2):
             self.protocol.refusing = True
         elif self.wire.unread():  # it would be lost, and its client could not know whether it was
@@ -168,7 +170,11 @@ class HttpConnection:
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self._idle:
+        if not self._idle:
+            return
+        if isinstance(self.protocol, Http1) and trio.current_time() < self._rested + self._patience:
+            self.wire.expire_at(self._rested + self._patience)
+        else:
             self._shut = True
             self.wire.shut("the server is ending")
 
@@ -195,6 +201,8 @@ class HttpConnection:
             await self.protocol.handle(Closed())
         elif isinstance(event, Updated):
             self._idle = event.idle
+            if event.idle:
+                self._rested = trio.current_time()
             # Over HTTP/2 the next bytes need not begin a request: they may be a PING.
             self._silent = event.idle and isinstance(self.protocol, Http1)
             self.wire.expire_at(trio.current_time() + self._config.keep_alive_timeout if event.idle else math.inf)
