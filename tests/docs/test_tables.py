@@ -45,7 +45,7 @@ from trio_mcp.http.client import heads as http_heads, streamable as http_link
 from trio_mcp.http.client.sending import http1_format
 from trio_mcp.http.framing import MAX_FRAMING
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig
-from trio_mcp.http.runner.serving import FAREWELL
+from trio_mcp.http.runner.serving import FAREWELL, PROMISED
 from trio_mcp.http.server.legacy import endpoint, sharing, streams as router
 from trio_mcp.low_level import (
     sse_client,
@@ -225,6 +225,7 @@ STATED = {
     "HttpOptions(write_timeout=…)": OF_HTTP["write_timeout"],
     "HttpOptions(grace=…)": OF_HTTP["grace"],
     "one of [several processes](../how-to/processes.md) that ends, while others accept connections": FAREWELL,
+    "a connection of such a process, after a response that began before the end of the process": PROMISED,
     "one of several processes, after its grace": EXTRA,
     "one of several processes that has been started": supervisor.START,
     "one of several processes that serves": supervisor.SILENCE,

@@ -177,7 +177,7 @@ async def _serve(
         await stop.wait()
         # `cut` sleeps in the scope `grace`, whose deadline is set only now: the grace starts with the shutdown.
         grace.deadline = trio.current_time() + settings["grace"]
-        await app.end()
+        await app.end(refuse=not runner_settings.shared)
 
     async def cut() -> None:
         with grace:

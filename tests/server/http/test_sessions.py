@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 import trio
 
 from tests.http_peer import LATEST, Events, Raw, request
-from tests.server.http.harness import served, session
+from tests.server.http.harness import Made, served, session
+from tests.server.http.runners import chosen
+from tests.waiting import eventually
 from trio_mcp import types
+from trio_mcp.http.runner import serving
+from trio_mcp.http.serve import listening, serve_http
 from trio_mcp.http.server.options import HttpOptions
 
 pytestmark = pytest.mark.legacy
@@ -268,3 +274,39 @@ async def test_faults_in_a_row_end_a_session(monkeypatch: pytest.MonkeyPatch) ->
         for _ in range(5):
             assert (await raw.send(stray)).status_code == 202
         assert (await raw.post("ping")).status_code == 404
+
+
+async def test_a_stream_for_other_messages_is_the_last_response_of_its_connection() -> None:
+    """It ends with the server: a client that used the connection again just then would lose a request."""
+    async with session() as (_, raw), raw.listen() as r:
+        assert r.headers["connection"] == "close"
+
+
+async def test_a_call_on_the_connection_of_a_response_that_outlasts_the_farewell_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its process is one of several, and the response has promised another request before the end began."""
+    monkeypatch.setattr(serving, "FAREWELL", 0.1)
+    monkeypatch.setattr(serving, "PROMISED", 60.0)
+    made, stop, options = Made(), trio.Event(), {"options": HttpOptions(runner=chosen.runner(), grace=60)}
+    add = {"name": "add", "arguments": {"a": 1, "b": 2}}
+    with trio.fail_after(120), listening("127.0.0.1", 0, options) as (sockets, url, _):
+        async with trio.open_nursery() as nursery:
+            core = made.server._core  # noqa: SLF001
+            await nursery.start(partial(serve_http, core, "127.0.0.1", 0, stop, settings=options, sockets=sockets))
+            limits = httpx.Limits(max_connections=1)
+            async with httpx.AsyncClient(base_url=url.removesuffix("/mcp"), limits=limits, timeout=30) as http:
+                raw = Raw(http)
+                await raw.initialize()
+                async with raw.call("wait", {"progress": 1}) as r:
+                    assert "connection" not in r.headers
+                    events = Events(r)
+                    await events.message()
+                    stop.set()
+                    (run,) = core.settings.runs
+                    await eventually(lambda: run.endpoints[0]().ending)
+                    made.go.set()
+                    await events.messages()
+                answered = await raw.post("tools/call", add, id=2)
+                assert (answered.status_code, answered.headers["connection"]) == (200, "close")
+                assert answered.json()["result"]["structuredContent"] == {"result": 3}

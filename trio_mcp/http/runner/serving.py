@@ -23,6 +23,9 @@ FAREWELL = 1.0
 An arbitrary choice: a client that calls again and again makes its next request within it.
 """
 
+PROMISED = 1.0
+"""How many seconds a connection is then kept after a response that has promised another request (arbitrary)."""
+
 LAST = 0.1
 """How many seconds a process then has to begin the requests that have arrived. An arbitrary choice."""
 
@@ -140,8 +143,8 @@ async def serve_asgi(
                     with trio.move_on_after(FAREWELL):
                         await connections.all_ended()
                     # Requests that have arrived by now are served before new work is refused. A response that lasts
-                    # longer has promised another request: its client has as much time for it.
-                    connections.shut_if_idle(FAREWELL)
+                    # longer has promised another request: its client has some time for it.
+                    connections.shut_if_idle(PROMISED)
                     with trio.move_on_after(LAST):
                         await connections.all_ended()
                     await shutdown()

@@ -143,6 +143,7 @@ class HttpApp:
         self._exchanges: set[HttpExchange] = set()
         self._ledger = Ledger(options.settings["max_requests"], options.settings["max_request_bytes"])
         self._ending = False
+        self._refusing = False  # whether calls are refused
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
         run.endpoints.append(self.statistics)
 
@@ -267,16 +268,23 @@ class HttpApp:
             ending=self._ending,
         )
 
-    async def end(self) -> None:
-        """Refuse new work, and end every stream that would never end by itself."""
+    async def end(self, *, refuse: bool = True) -> None:
+        """Refuse new work, and end every stream that would never end by itself.
+
+        Args:
+            refuse: Whether new calls are refused before `cut`, too. They need not be where each connection ends with
+                the next response, and other processes accept new ones.
+        """
         # This is set before any stream ends: a client whose stream ends reconnects at once, and must be refused then.
         self._ending = True
+        self._refusing = refuse
         self._legacy.end()
         self._websockets.end()
         await self._run.end_listening()
 
     def cut(self) -> None:
         """Cancel everything still under way, and end its streams."""
+        self._refusing = True
         for exchange in tuple(self._exchanges):  # a copy, because an exchange leaves the set when it ends
             exchange.end("the server has ended")
         self._legacy.cut("the server has ended")
@@ -345,7 +353,7 @@ class HttpApp:
                 # made the request would wait for its timeout.
                 verdict = await self._legacy.take_broken_answer(message, request) or verdict
             await self._refuse(verdict, request, answer)
-        elif verdict.owes_answer and self._ending:
+        elif verdict.owes_answer and (self._refusing or (self._ending and verdict.lasting)):
             # Other messages are still accepted, because a handler under way may be waiting for one: a response,
             # progress or a cancellation.
             await self._refuse(ending(), request, answer)

@@ -386,6 +386,14 @@ class HttpAnswer:
         self.started = False
         self.finished = False
 
+    def end_connection(self, request: HttpRequest) -> None:
+        """Let the connection end with the response, which lasts as long as the server.
+
+        A client that used the connection again just then would lose a request.
+        """
+        if request.scope.get("http_version") in ("1.0", "1.1"):
+            self.fields.append(("connection", "close"))
+
     async def whole(self, status: int, body: bytes = b"", fields: Fields = ()) -> None:
         """Send a response in one piece. The body is JSON unless the fields say otherwise."""
         # Both flags are set before sending, because the end of the exchange also calls the callback for a client that

@@ -73,10 +73,8 @@ class HttpExchange:
         incoming = self._incoming = IncomingRequest(accepted.message, request.metadata, running=True)
         hooks = self._hooks = self._run.exchange(self, incoming, accepted.client)
         gone = self._extras = request.extras
-        if facts_of(accepted.message.method).lasting and request.scope.get("http_version") in ("1.0", "1.1"):
-            # A lasting stream ends with the server, and so must its connection: a client that used it again just then
-            # would lose a request.
-            self._answer.fields.append(("connection", "close"))
+        if facts_of(accepted.message.method).lasting:
+            self._answer.end_connection(request)
         try:
             # Neither a `Peer` nor `Handlers` is needed, because a single request has nothing to queue behind, and its
             # id can't clash.

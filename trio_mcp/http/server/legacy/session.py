@@ -371,6 +371,8 @@ class HttpSession:
         until: float = math.inf,
     ) -> None:
         """Write the messages after the cursor to one HTTP response, until the stream ends or either side closes it."""
+        if stream is self.router.rest:
+            answer.end_connection(request)
         writer = Writer(expires=until)
         extras = request.extras
 
