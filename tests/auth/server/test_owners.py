@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -16,6 +18,7 @@ from tests.auth.server.guarded import Exchange, Legacy, Table, ask, modern, pers
 from tests.http_peer import request
 from trio_mcp import Context, MemoryEventStore, Principal, Server
 from trio_mcp.middleware import Caching
+from trio_mcp.stores import SqliteStores
 
 ANN = person("ann", "read")
 STRANGERS = {
@@ -97,6 +100,37 @@ async def test_a_session_of_somebody_else_is_like_none(
         assert answers[0][0] == 404
         if not ended:
             session.token = "renewed"
+            assert (await session.call("tools/list")).status == 200
+
+
+@pytest.mark.legacy
+@pytest.mark.parametrize("asked", ["the process that serves it", "another process"])
+@pytest.mark.parametrize("stranger", STRANGERS)
+@pytest.mark.parametrize("access", ACCESSES)
+async def test_a_session_that_processes_share_is_its_owners_alone(
+    access: str, stranger: str, asked: str, tmp_path: Path
+) -> None:
+    """To anyone else it is like none in each of them, and it goes on for its owner."""
+    method, body, fields = ACCESSES[access]
+    async with AsyncExitStack() as stack:
+        one, two = [
+            await stack.enter_async_context(
+                protected(made(stores=SqliteStores(tmp_path / "desk.db")), table(STRANGERS[stranger]))
+            )
+            for _ in range(2)
+        ]
+        session = Legacy(one, "ann")
+        await session.initialize()
+        call = await session.send(request("tools/call", {"name": "count", "arguments": {"to": 2}}, 5))
+        assert call.status == 200
+        app = one if asked == "the process that serves it" else two
+        answers = []
+        for session_id in (session.fields["mcp_session_id"], "x" * 43):
+            given = {**session.fields, **fields, "mcp_session_id": session_id}
+            answers.append(head(await ask(app, Exchange(method, "stranger", body, **given))))
+        assert answers[0] == answers[1]
+        assert answers[0][0] == 404
+        for session.app, session.token in ((two, "renewed"), (one, "ann")):
             assert (await session.call("tools/list")).status == 200
 
 

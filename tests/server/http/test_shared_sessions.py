@@ -619,15 +619,34 @@ async def test_a_message_for_what_no_process_runs_does_no_harm(place: Place, mes
         assert (await events.message())["result"]["content"][0]["text"] == "Hello, Ann"
 
 
-async def test_an_answer_of_another_session_reaches_no_function(place: Place) -> None:
+STRANGE: list[tuple[str, dict[str, Any]]] = [
+    ("answer", {"id": 0, "result": {"action": "accept", "content": {"name": "Eve"}}}),
+    ("error", {"id": 0, "error": {"code": 1, "message": "no"}}),
+    ("malformed answer", {"id": 0, "result": 5}),
+    ("cancellation", {"method": "notifications/cancelled", "params": {"requestId": 5}}),
+    ("progress", {"method": "notifications/progress", "params": {"progressToken": 0, "progress": 1}}),
+]
+"""Messages of one session about what a function of another one does; the id of the function's question replaces 0."""
+
+
+@pytest.mark.parametrize("message", [each for _, each in STRANGE], ids=[name for name, _ in STRANGE])
+async def test_a_message_of_another_session_reaches_no_function(place: Place, message: dict[str, Any]) -> None:
+    """It is like one for what nobody runs, whether it meets the process that runs the function or another one."""
     async with opened(place) as both, both.one.call("greet", id=5) as r:
         events = Events(r)
         question = await events.message()
         stranger = Raw(both.two.http)
-        await stranger.initialize()
-        for name, raw in (("Eve", stranger), ("Ann", both.two)):
-            answer = {"action": "accept", "content": {"name": name}}
-            assert (await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})).status_code == 202
+        await stranger.initialize(elicitation={})
+        told = []
+        for http in (both.one.http, both.two.http):
+            stranger.http = http
+            for number in (question["id"], question["id"] + 500):
+                given = from_json(to_json(message).replace(b":0", b":%d" % number))
+                told.append(await stranger.send({"jsonrpc": "2.0", **given}))
+            assert (await stranger.post("ping")).status_code == 200
+        assert len({(each.status_code, each.content) for each in told}) == 1
+        answer = {"action": "accept", "content": {"name": "Ann"}}
+        assert (await both.two.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})).status_code == 202
         assert (await events.message())["result"]["content"][0]["text"] == "Hello, Ann"
 
 
