@@ -201,12 +201,14 @@ class Stores(abc.ABC):
 
     Attributes:
         shared: Whether other processes may use what it keeps.
+        remote: Whether processes on other machines may, too.
         on_busy: Called with seconds when a call raises `StoreBusy` after having waited for so long, because another
             process holds the store; never called by a store that no process can hold. A server under a supervisor sets
             it, so that a process that was stopped while it held the store is found and killed.
     """
 
     shared: ClassVar[bool] = True
+    remote: ClassVar[bool] = False
     on_busy: Callable[[float], object] | None = None
 
     @abc.abstractmethod

@@ -135,6 +135,8 @@ class ValkeyStores(Stores):
         StoreBusy: Later, if the engine is away, loads its data or is busy; the call had no effect.
     """
 
+    remote = True
+
     def __init__(
         self,
         url: str,

@@ -26,6 +26,7 @@ from tests.waiting import eventually
 from trio_mcp import Context, HttpOptions, TrioMcpError
 from trio_mcp.http.server.legacy import endpoint, session, sharing
 from trio_mcp.server import changes
+from trio_mcp.server.processes.child import Inherited
 from trio_mcp.stores import MemoryStores, SqliteStores, StoreError, Stores, ValkeyStores
 
 pytestmark = pytest.mark.legacy
@@ -453,6 +454,21 @@ async def test_a_process_ends_although_the_file_is_locked(tmp_path: Path) -> Non
             locking.execute("BEGIN IMMEDIATE")
             stop.set()
             await made.cancelled.wait()
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+async def test_that_sessions_over_http_sse_stay_is_said_where_several_processes_serve(
+    place: Place, supervised: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are the children of a supervisor, or on several machines; a file may well have a single process."""
+    made = make(place)
+    if supervised:
+        secret = bytes(32)
+        made.server._core.inherited = Inherited(secret, secret, 1, [], grace=5.0, control=-1, reports=-1)  # noqa: SLF001
+    async with served(HttpOptions(sse_path="/sse"), made=made):
+        pass
+    said = [each.message for each in caplog.records if "HTTP+SSE" in each.message]
+    assert len(said) == (supervised or place().remote)
 
 
 async def test_a_call_takes_two_round_trips(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

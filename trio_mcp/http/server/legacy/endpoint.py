@@ -84,7 +84,9 @@ class Endpoint(LegacyEndpoint):
         self._loading: dict[str, trio.Event] = {}
         # A session that other processes serve, too, lives on in the store when it leaves this process.
         self._timeout = options.settings["session_timeout"] if self._membership is None else COPY_TIMEOUT
-        if self._membership is not None and self._sse is not None:
+        # A file may well have a single process. Those who start several by hand read it in how-to/processes.
+        several = run.served.inherited is not None or (run.served.stores is not None and run.served.stores.remote)
+        if self._membership is not None and self._sse is not None and several:
             logger.warning(
                 "sessions over HTTP+SSE (sse_path) stay in the process that opened them: with several processes, route"
                 " each client to the same one, by the session_id in its URLs"
