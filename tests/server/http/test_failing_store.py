@@ -17,7 +17,7 @@ from tests.http_peer import LATEST, Events, Raw
 from tests.server.http.harness import Made, Name, served
 from tests.waiting import eventually
 from trio_mcp import Context, HttpOptions, MemoryEventStore, SqliteEventStore, TransportError
-from trio_mcp.http.server.legacy.streams import MAX_WAITING_BYTES
+from trio_mcp.http.server.legacy.numbered_stream import MAX_WAITING_BYTES
 from trio_mcp.stores.event_store import StoredEvent
 
 pytestmark = pytest.mark.legacy

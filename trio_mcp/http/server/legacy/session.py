@@ -20,8 +20,9 @@ from trio_mcp.http.rules.statuses import Accept, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest, Owner
 from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import HostedRun
+from trio_mcp.http.server.legacy.numbered_stream import NumberedStream, Writer
 from trio_mcp.http.server.legacy.sharing import Membership, SessionCopy
-from trio_mcp.http.server.legacy.streams import STORE_FAILED, NumberedStream, StreamRouter, Writer
+from trio_mcp.http.server.legacy.streams import STORE_FAILED, StreamRouter
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.sse import COMMENT, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode

@@ -20,7 +20,8 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing
-from trio_mcp.http.server.legacy.streams import STORE_FAILED, NumberedStream, StreamRouter
+from trio_mcp.http.server.legacy.numbered_stream import NumberedStream
+from trio_mcp.http.server.legacy.streams import STORE_FAILED, StreamRouter
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import (
     Batch,
