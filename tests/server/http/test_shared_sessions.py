@@ -647,7 +647,7 @@ STRANGE: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("message", [each for _, each in STRANGE], ids=[name for name, _ in STRANGE])
 async def test_a_message_of_another_session_reaches_no_function(place: Place, message: dict[str, Any]) -> None:
-    """It is like one for what nobody runs, whether it meets the process that runs the function or another one."""
+    """It is like one for what no process runs, whether it meets the process that runs the function or another one."""
     async with opened(place) as both, both.one.call("greet", id=5) as r:
         events = Events(r)
         question = await events.message()
