@@ -52,7 +52,7 @@ class HttpServer:
         connection.send(post(self.head(), wire.initialize(0)))
         wire.result_of(connection.answer(), 0)
         session = connection.fields.get(b"mcp-session-id", b"").decode()
-        connection.send(post(self.head(*_of_session(session)), wire.initialized()))
+        connection.send(post(self.head(*of_session(session)), wire.initialized()))
         connection.answer()
         return session
 
@@ -60,7 +60,8 @@ class HttpServer:
         self.process.close()
 
 
-def _of_session(session: str) -> list[str]:
+def of_session(session: str) -> list[str]:
+    """Return the header fields of a request in a session of the legacy era."""
     revision = f"MCP-Protocol-Version: {wire.LEGACY_VERSION}"
     return [revision, f"Mcp-Session-Id: {session}"] if session else [revision]
 
@@ -115,7 +116,7 @@ class HttpLoad(HttpServer):
         with self.process.deadline():
             if self._era == "legacy":
                 with contextlib.closing(self.connect()) as first:
-                    self.head_of_calls = self.head(*_of_session(self.open_session(first)))
+                    self.head_of_calls = self.head(*of_session(self.open_session(first)))
             else:
                 revision = f"MCP-Protocol-Version: {wire.MODERN_VERSION}"
                 self.head_of_calls = self.head(revision, "Mcp-Method: tools/call", "Mcp-Name: add")

@@ -30,6 +30,21 @@ PATIENCE = 20.0
 """Seconds after the last change in which all must have heard of it (arbitrary)."""
 
 
+class SingleLoad(HttpLoad):
+    """A server in one process, without a supervisor.
+
+    Args:
+        settings: The settings of the program.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(server_command("processes", json.dumps(settings)))
+
+    def wait_ready(self) -> None:
+        super().wait_ready()
+        self.url = self.url.split()[0]
+
+
 class ProcessesLoad(HttpLoad):
     """A server with a supervisor, whose processes answer ``add`` calls on kept connections.
 
@@ -108,18 +123,16 @@ class FarListeners:
     """Listeners of one process, each on a connection of its own, while changes are announced in another.
 
     Args:
-        file: The file that both share.
+        file: The file that both share, or the URL of an engine.
     """
 
     def __init__(self, file: str) -> None:
-        command = server_command("processes", json.dumps({"file": file}))
-        self._listened, self._announcing = HttpLoad(command), HttpLoad(command)
+        self._listened, self._announcing = SingleLoad(file=file), SingleLoad(file=file)
 
     def wait_ready(self) -> None:
         """Wait until both servers serve."""
-        for server in (self._listened, self._announcing):
-            with server.process.deadline():
-                server.url = server.process.read_line().decode().split()[0]
+        self._listened.wait_ready()
+        self._announcing.wait_ready()
 
     def delays(self, count: int, topics: int, changes: int) -> list[float]:
         """Announce changes, and return the seconds after which each of its listeners heard of each of them.

@@ -35,7 +35,8 @@ def request(request_id: int, method: str, params: dict[str, Any], era: Era) -> b
 
 
 def initialize(request_id: int) -> bytes:
-    params = {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": _CLIENT_INFO}
+    capabilities: dict[str, Any] = {"elicitation": {}}  # servers here ask nothing, but for a tool of `servers.replicas`
+    params = {"protocolVersion": LEGACY_VERSION, "capabilities": capabilities, "clientInfo": _CLIENT_INFO}
     return request(request_id, "initialize", params, "legacy")
 
 

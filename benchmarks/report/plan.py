@@ -32,6 +32,7 @@ TYPICAL = {
     "commits": (28, 5),
     "tasks": (300, 25),
     "processes": (115, 25),
+    "replicas": (200, 50),
     "listeners": (20, 3),
     "protected": (60, 4),
     "hops": (4, 4),

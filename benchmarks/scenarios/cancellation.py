@@ -8,12 +8,13 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.load import wire
 from benchmarks.load.http import Connection, HttpLoad, post
 from benchmarks.load.links import LinkLoad
-from benchmarks.measure.processes import LINUX, ProcessFailed
+from benchmarks.load.moments import expect
+from benchmarks.measure.processes import LINUX
 from benchmarks.measure.samples import Comparison, Group, Target, Times
 from benchmarks.servers.commands import server_command
 
@@ -31,7 +32,6 @@ LONGER = 6
 """How much longer a sample is than others: one cancellation follows the other, and of a hundred the 99th percentile is
 nearly the slowest."""
 _FIRST = 1 << 40  # ids of calls that are cancelled are above those of others
-_MOMENT = 0.001  # seconds between two looks at the file
 
 
 class Waiting(Protocol):
@@ -156,25 +156,10 @@ def _sample(kind: Waiting, file: Path, first: int, seconds: float) -> float:
         number = first
         while busy.is_alive():
             kind.wait(number, str(file))
-            _expect(lines, number)
+            expect(lines, number)
             begun = time.perf_counter_ns()
             kind.cancel(number)
-            took.append(_expect(lines, number) - begun)
+            took.append(expect(lines, number) - begun)
             number += 1
     busy.join()
     return sorted(took)[len(took) * 99 // 100] / 1000
-
-
-def _expect(lines: TextIO, number: int) -> int:
-    """Return the time in the next line of a file, once it is there; 0 if it has none. It must begin with a number."""
-    deadline = time.monotonic() + 60
-    line = ""
-    while not line.endswith("\n"):
-        if time.monotonic() > deadline:
-            raise ProcessFailed("a cancellation reached no handler within a minute")
-        time.sleep(_MOMENT)
-        line += lines.readline()
-    found, _, moment = line.partition(" ")
-    if int(found) != number:
-        raise ProcessFailed(f"not call {number} but {found} was cancelled")
-    return int(moment or 0)

@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.load.http import HttpLoad
-from benchmarks.load.processes import CHANGES, TOPICS, FarListeners, ProcessesLoad, waits_of
+from benchmarks.load.processes import CHANGES, TOPICS, FarListeners, ProcessesLoad, SingleLoad, waits_of
 from benchmarks.measure.processes import LINUX, Process, allow_files
 from benchmarks.measure.samples import Comparison, Group, Target, Times, interleave
 from benchmarks.measure.throughput import groups
@@ -42,7 +41,7 @@ def run(options: Options) -> Iterator[Group]:
         yield from _stores(str(Path(folder, "stores.db")), options)
         yield from _processes(options)
         yield from _transactions(folder, options)
-        yield from _listeners(str(Path(folder, "listeners.db")), options)
+        yield from far_listeners("processes", str(Path(folder, "listeners.db")), (25, 100), options)
         yield _idle(folder, options)
 
 
@@ -56,25 +55,13 @@ def _stores(file: str, options: Options) -> Iterator[Group]:
     # The difference is small, so it takes more samples than others to see it.
     more = dataclasses.replace(options, rounds=options.rounds * (1 if _brief(options) else 4))
     with contextlib.ExitStack() as stack:
-        settings = {WITHOUT: {}, STORES: {"file": file}}
-        loads = {
-            label: stack.enter_context(contextlib.closing(Single(json.dumps(each)))) for label, each in settings.items()
-        }
+        loads = {WITHOUT: SingleLoad(), STORES: SingleLoad(file=file)}
+        for load in loads.values():
+            stack.callback(load.close)
         for load in loads.values():
             load.greet()
         comparison = Comparison(STORES, WITHOUT, Target(">=", 0.97))
         yield from groups("processes", loads, {CONNECTIONS: f"{CONNECTIONS} connections"}, [comparison], more)
-
-
-class Single(HttpLoad):
-    """A server in one process, without a supervisor."""
-
-    def __init__(self, settings: str) -> None:
-        super().__init__(server_command("processes", settings))
-
-    def wait_ready(self) -> None:
-        super().wait_ready()
-        self.url = self.url.split()[0]
 
 
 def _processes(options: Options) -> Iterator[Group]:
@@ -125,21 +112,29 @@ def _transactions(folder: str, options: Options) -> Iterator[Group]:
         yield Group("processes", f"SqliteStores: {what}", unit, samples, [], dict.fromkeys(found, Target("<=", most)))
 
 
-def _listeners(file: str, options: Options) -> Iterator[Group]:
+def far_listeners(scenario: str, file: str, most: tuple[float, float], options: Options) -> Iterator[Group]:
+    """Yield how long changes in one process take to reach the listeners of another.
+
+    Args:
+        scenario: The name of the scenario.
+        file: The file that both share, or the URL of an engine.
+        most: The goals, in milliseconds: at the median, and at the 99th percentile.
+        options: The options of the run.
+    """
     count, seconds = (100, 1) if _brief(options) else (1000, 8)
     allow_files(count + 200)
     with contextlib.closing(FarListeners(file)) as load:
         load.wait_ready()
         for topics, case in CASES.items():
-            options.progress(f"processes, {count} listeners in one and changes in another, {case}")
+            options.progress(f"{scenario}, {count} listeners in one and changes in another, {case}")
             delays = sorted(load.delays(count, topics, CHANGES * seconds))
             samples = {
                 label: [delays[len(delays) * percent // 100] * 1000]
                 for label, percent in (("at the median", 50), ("at the 99th percentile", 99))
             }
-            targets = {"at the median": Target("<=", 25), "at the 99th percentile": Target("<=", 100)}
+            targets = {label: Target("<=", bound) for label, bound in zip(samples, most, strict=True)}
             what = f"{CHANGES} changes a second to listeners in another process, {count} of them, {case}"
-            yield Group("processes", what, "ms", samples, [], targets)
+            yield Group(scenario, what, "ms", samples, [], targets)
 
 
 def _idle(folder: str, options: Options) -> Group:

@@ -1,8 +1,8 @@
 """trio_mcp's server over HTTP in one process or in several, with stores or without: ``processes.py SETTINGS``.
 
-The settings are JSON: ``file``, the file of the stores; ``processes``, with which there is a supervisor; ``tasks``,
-whether the server has them; ``count``, whether it counts how often it wakes up. Each process that serves prints the URL
-and its id.
+The settings are JSON: ``file``, the file or the URL of the stores; ``processes``, with which there is a supervisor;
+``tasks``, whether the server has them; ``count``, whether it counts how often it wakes up. Each process that serves
+prints the URL and its id.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -96,22 +96,28 @@ def build_server(file: str | None = None, *, tasks: bool = False, count: bool = 
     return server
 
 
-async def serve(server: Server, config: Config) -> None:
+async def serve(server: Server, settings: Mapping[str, Any]) -> None:
+    """Serve in one process, with these settings of ``serve_http``."""
     async with trio.open_nursery() as nursery:
-        url = await nursery.start(partial(server.serve_http, config=config, max_connections=2000))
+        url = await nursery.start(partial(server.serve_http, config=patient(), max_connections=2000, **settings))
         print(url, os.getpid(), flush=True)
+
+
+def patient() -> Config:
+    """Return a configuration with which no client has to reconnect while it is measured."""
+    config = Config()
+    config.bind = ["127.0.0.1:0"]
+    config.keep_alive_max_requests = sys.maxsize
+    config.keep_alive_timeout = 3600
+    return config
 
 
 def main(processes: int | None = None, **settings: Any) -> None:
     server = build_server(**settings)
-    config = Config()
-    config.bind = ["127.0.0.1:0"]
-    config.keep_alive_max_requests = sys.maxsize  # so that no client has to reconnect while it is measured
-    config.keep_alive_timeout = 3600
     if processes is None:
-        trio.run(serve, server, config)
+        trio.run(serve, server, {})
     else:
-        server.run("http", processes=processes, config=config, stateless=True)
+        server.run("http", processes=processes, config=patient(), stateless=True)
 
 
 if __name__ == "__main__":
