@@ -16,6 +16,7 @@ import httpx
 import pytest
 import trio
 import trio.lowlevel
+import trio.testing
 from pydantic_core import from_json, to_json
 
 from tests.http_peer import LATEST, Events, Raw
@@ -28,6 +29,8 @@ from trio_mcp.http.server.legacy import endpoint, session, sharing
 from trio_mcp.server import changes
 from trio_mcp.server.processes.child import Inherited
 from trio_mcp.stores import MemoryStores, SqliteStores, StoreError, Stores, ValkeyStores
+from trio_mcp.stores.contract import LOOK
+from trio_mcp.stores.listeners import TopicListeners
 
 pytestmark = pytest.mark.legacy
 
@@ -716,3 +719,33 @@ async def test_all_that_waits_in_a_mailbox_is_read_at_once(place: Place, monkeyp
         assert (await both.two.send(answer)).status_code == 202
         assert (await events.message())["result"]["content"][0]["text"] == "Hello, Ann"
         await eventually(lambda: [1, 0] in [each for every in reads.values() for each in every])
+
+
+async def test_a_process_looks_after_others_once_a_second_however_slow_its_store_is(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the streams of a dead process end at most a second after its lease."""
+    listeners = TopicListeners()
+    async with SharedMemory() as stores, trio.open_nursery() as nursery:
+        read, looks = stores.sessions.letters, []
+        monkeypatch.setattr(
+            stores, "listen", lambda topic: listeners.listen(topic, lambda: LOOK - trio.current_time() % LOOK)
+        )
+
+        async def letters(token: str, after: int) -> Any:
+            await trio.sleep(0 if looks else 0.2)  # the first look is late, and the others are not
+            return await read(token, after)
+
+        async def take_over(**_: Any) -> list[Any]:
+            looks.append(trio.current_time())
+            await trio.lowlevel.checkpoint()
+            return []
+
+        monkeypatch.setattr(stores.sessions, "letters", letters)
+        monkeypatch.setattr(stores.sessions, "take_over", take_over)
+        await trio.sleep(LOOK - trio.current_time() % LOOK)
+        begun = trio.current_time()
+        await sharing.Membership(stores, nursery, lambda: 0).join()
+        await trio.sleep(4.5)
+        nursery.cancel_scope.cancel()
+    assert [round(look - begun, 3) for look in looks] == [0.2, 1, 2, 3, 4]

@@ -222,8 +222,9 @@ class Membership:
                             await self._stay(member)
                             stayed = now
                             self._keep_alive()
-                        if now >= looked + LOOK:
-                            looked = now
+                        # `LOOK` seconds are not counted from the last look: it may have been late, and this one not.
+                        if (period := now // LOOK) > looked:
+                            looked = period
                             await self._look_after_others()
                     except StaleWriter:
                         self.lost(member.token)
