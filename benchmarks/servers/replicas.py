@@ -30,8 +30,10 @@ def main(url: str | None = None) -> None:
     server = processes.build_server(url)
     server.add_tool(more_tools.wait)
     server.add_tool(ask)
-    events = {"event_store": MemoryEventStore(max_bytes=256 << 20)} if url is None else {}
-    trio.run(processes.serve, server, events)
+    settings: dict[str, object] = {"max_sessions": 10_000}
+    if url is None:
+        settings["event_store"] = MemoryEventStore(max_bytes=256 << 20)
+    trio.run(processes.serve, server, settings)
 
 
 if __name__ == "__main__":
