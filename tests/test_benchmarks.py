@@ -20,6 +20,7 @@ from benchmarks import against, peers, profile, publish, transports
 from benchmarks.__main__ import main as benchmarks_main
 from benchmarks.load.http import Connection
 from benchmarks.measure.samples import Comparison, Group, Target, interval_of_median
+from benchmarks.options import Options
 from benchmarks.report import formats, pictures
 from benchmarks.report.earlier import Row, compare, verdict
 from benchmarks.report.plan import TYPICAL, Plan, about
@@ -45,7 +46,7 @@ def labels(report: dict[str, Any]) -> dict[str, set[str]]:
 @pytest.mark.long
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    scenarios = [each for each in SCENARIOS if each not in ("rss", "import", "signals", "hops")]
+    scenarios = [each for each in SCENARIOS if each not in ("rss", "import", "signals", "hops", "replicas")]
     installing = run("--install")
     assert installing.returncode == 0, installing.stderr
     done = run(*scenarios, "--seconds", "0.02", "--rounds", "1", "--before", str(ROOT), "--json", str(report))
@@ -211,8 +212,30 @@ def test_a_ratio_of_costs_is_better_the_other_way_round() -> None:
 def test_a_run_knows_how_long_each_scenario_takes() -> None:
     assert TYPICAL.keys() == SCENARIOS.keys()
     # as benchmarks/README.md says
-    assert about(Plan(list(TYPICAL), quick=False, scale=1).left()) == "about 34 minutes"
-    assert about(Plan(list(TYPICAL), quick=True, scale=1).left()) == "about 4 minutes"
+    assert about(Plan(list(TYPICAL), quick=False, scale=1).left()) == "about 37 minutes"
+    assert about(Plan(list(TYPICAL), quick=True, scale=1).left()) == "about 5 minutes"
+
+
+@pytest.mark.redis
+def test_replicas_are_measured_and_a_call_is_no_round_trip_or_two(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    done = run("replicas", "--smoke", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    groups = {group["case"]: group for group in json.loads(file.read_text())["groups"]}
+    for case, trips in (("modern", 0), ("in a session", 2)):
+        (counts,) = groups[f"add(a, b), {case}: round trips to the engine"]["samples"].values()
+        assert min(counts) == trips
+    goals = [group["targets"] or any(ratio["target"] for ratio in group["ratios"]) for group in groups.values()]
+    assert sum(map(bool, goals)) == 14
+    assert all(spread for group in groups.values() for spread in group["samples"].values())
+
+
+def test_without_an_engine_replicas_are_left_out_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said: list[str] = []
+    assert list(SCENARIOS["replicas"](Options(0.02, 1, True, False, None, said.append))) == []
+    assert len(said) == 1
+    assert "left out" in said[0]
 
 
 def test_a_server_gets_its_sigint_though_the_run_ignores_it() -> None:

@@ -29,9 +29,8 @@ WITHOUT, STORES = "without stores", "with ValkeyStores"
 MEMORY, SHARED = "MemoryEventStore, in one process", "ValkeyStores, whose sessions any process serves"
 IN_SESSION = {1: "in a session, one call after the other", 32: "in a session, 32 connections"}
 WINDOWS, CALLS = 20, 20  # what is counted: a replica looks once a second, so most windows are without that
-WARM_UP = 200
 TAIL = "at the 99th percentile"
-LEASE = 15  # seconds; `trio_mcp.stores.LEASE`
+LEASE = 15  # seconds; `trio_mcp.stores.contract.LEASE`
 LOST = 50  # calls of a process that is killed
 
 
@@ -139,7 +138,7 @@ def _takeover(url: str, file: Path, options: Options) -> Group:
 
 
 def _idle(engine: Engine, options: Options) -> Group:
-    count = 100 if options.quick else 800
+    warm_up, count = (20, 50) if options.quick else (200, 800)
     options.progress(f"replicas, {count} sessions at rest")
     with contextlib.closing(Replica(engine.url)) as server:
         server.wait_ready()
@@ -156,7 +155,7 @@ def _idle(engine: Engine, options: Options) -> Group:
                         connection.answer()
                 return (engine.memory() - before) / 1024 / count
 
-            size(WARM_UP, called=True)
+            size(warm_up, called=True)
             samples = {
                 "after its handshake": [size(count, called=False)],
                 "after a call": [size(count, called=True)],
