@@ -14,7 +14,7 @@ from benchmarks.load.processes import SingleLoad
 from benchmarks.load.replicas import Client, Replica
 from benchmarks.load.wire import add_template
 from benchmarks.measure.engine import Engine, missing
-from benchmarks.measure.processes import LINUX
+from benchmarks.measure.processes import DEADLINE, LINUX
 from benchmarks.measure.samples import Comparison, Group, Target
 from benchmarks.measure.throughput import groups
 from benchmarks.scenarios.processes import CONNECTIONS, far_listeners
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WITHOUT, STORES = "without stores", "with ValkeyStores"
 MEMORY, SHARED = "MemoryEventStore, in one process", "ValkeyStores, whose sessions any process serves"
 IN_SESSION = {1: "in a session, one call after the other", 32: "in a session, 32 connections"}
-WINDOWS, CALLS = 20, 20  # what is counted: a replica looks once a second, so most windows are without that
+WINDOWS, CALLS = 50, 5  # what is counted: a replica looks once a second, so most windows are without that
 TAIL = "at the 99th percentile"
 LEASE = 15  # seconds; `trio_mcp.stores.contract.LEASE`
 LOST = 50  # calls of a process that is killed
@@ -138,12 +138,12 @@ def _takeover(url: str, file: Path, options: Options) -> Group:
 
 
 def _idle(engine: Engine, options: Options) -> Group:
-    warm_up, count = (20, 50) if options.quick else (200, 800)
+    warm_up, count = (20, 50) if options.quick else (100, 300)
     options.progress(f"replicas, {count} sessions at rest")
     with contextlib.closing(Replica(engine.url)) as server:
         server.wait_ready()
         template = add_template("legacy")
-        with server.process.deadline(), contextlib.closing(server.connect()) as connection:
+        with server.process.deadline(10 * DEADLINE), contextlib.closing(server.connect()) as connection:
 
             def size(count: int, *, called: bool) -> float:
                 """Open sessions, and return the KiB that the engine keeps of each."""
