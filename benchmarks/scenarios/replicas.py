@@ -138,7 +138,7 @@ def _takeover(url: str, file: Path, options: Options) -> Group:
 
 
 def _idle(engine: Engine, options: Options) -> Group:
-    warm_up, count = (20, 50) if options.quick else (100, 300)
+    warm_up, count = (20, 50) if options.quick else (200, 800)
     options.progress(f"replicas, {count} sessions at rest")
     with contextlib.closing(Replica(engine.url)) as server:
         server.wait_ready()
