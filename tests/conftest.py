@@ -47,6 +47,11 @@ def per_runner() -> list[Any]:
     return [name if name == RUNNERS[0] else pytest.param(name, marks=pytest.mark.again) for name in RUNNERS]
 
 
+def places(*marks: pytest.MarkDecorator) -> list[Any]:
+    """Return where processes keep what they share, as parameters: a file, and an engine, which may get more marks."""
+    return ["file", pytest.param("engine", marks=[pytest.mark.redis, *marks])]
+
+
 ROOT = Path(__file__).resolve().parents[1]
 
 CPUS = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -1,4 +1,7 @@
-"""Three programs on ports of their own, which share a file, behind an nginx that gives each request to the next one."""
+"""Three programs on ports of their own behind an nginx that gives each request to the next one.
+
+They share a file, or an engine.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,26 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import attrs
 
 from tests.listening import port_of
 from tests.nginx import advised, folder_of_nginx, nginx
+from tests.redis_server import redis_server
 from trio_mcp import InputOptions
 from trio_mcp.stores import KeyRing
 
-__all__ = ["SHARED", "Front", "round_robin", "shared"]
+__all__ = ["SHARED", "Front", "Place", "round_robin", "shared"]
 
 SHARED = "TRIO_MCP_TESTS_SHARED"
-"""The variable that names the folder of the file and the keys."""
+"""The variable that names the folder of the keys, and of the file if there is no engine."""
+ENGINE = "TRIO_MCP_TESTS_ENGINE"
+"""The variable that has the URL of the engine."""
+
+Place = Literal["file", "engine"]
+"""Where the programs keep what they share. Tests that use an engine need the marker `redis`."""
 
 PORTS = (8001, 8002, 8003)
 """Those of the programs in the docs."""
@@ -41,7 +50,8 @@ def shared() -> dict[str, Any]:
     """Return the arguments of `Server` that a program needs as one of several; none if it is alone."""
     if not (folder := os.environ.get(SHARED)):
         return {}
-    return {"stores": f"{folder}/desk.db", "input": InputOptions(key=KeyRing.file(f"{folder}/desk.keys"))}
+    stores = os.environ.get(ENGINE) or f"{folder}/desk.db"
+    return {"stores": stores, "input": InputOptions(key=KeyRing.file(f"{folder}/desk.keys"))}
 
 
 @attrs.define
@@ -52,7 +62,7 @@ class Front:
         url: Where nginx serves the programs.
         urls: Where each program serves.
         pids: The process of each program.
-        folder: What the programs share: ``desk.db`` and ``desk.keys``, and what a test puts there.
+        folder: What the programs share: ``desk.keys``, ``desk.db`` without an engine, and what a test puts there.
         said: What the programs have written to standard error, once they have ended.
     """
 
@@ -78,7 +88,9 @@ class Front:
 
 
 @contextlib.contextmanager
-def round_robin(command: Sequence[str], environment: Mapping[str, str], *, cwd: Path | None = None) -> Iterator[Front]:
+def round_robin(
+    command: Sequence[str], environment: Mapping[str, str], *, place: Place = "file", cwd: Path | None = None
+) -> Iterator[Front]:
     """Run three programs behind nginx, as docs/how-to/processes.md advises, until the end of the block.
 
     Each of them must have got requests, exit cleanly when told to, and nginx must have nothing to complain about.
@@ -87,6 +99,7 @@ def round_robin(command: Sequence[str], environment: Mapping[str, str], *, cwd: 
         command: The program. It creates its `Server` with `shared`, serves HTTP on a port of its own, and writes its
             URL at the end of the first line on standard error.
         environment: The environment of the programs.
+        place: Where they keep what they share. An engine must have got keys of theirs.
         cwd: The folder in which they start.
     """
     with (
@@ -97,6 +110,9 @@ def round_robin(command: Sequence[str], environment: Mapping[str, str], *, cwd: 
     ):
         KeyRing.add(f"{name}/desk.keys")
         marked = {**environment, SHARED: name}
+        if place == "engine":
+            engine = programs.enter_context(redis_server())
+            marked[ENGINE] = engine.url
         processes = [programs.enter_context(_program(command, env=marked, cwd=cwd)) for _ in PORTS]
         urls = [_first_line(process).split()[-1] for process in processes]
         port = port_of(listening)
@@ -112,6 +128,8 @@ def round_robin(command: Sequence[str], environment: Mapping[str, str], *, cwd: 
             process.terminate()
         front.said = "".join(process.communicate(timeout=DEADLINE)[1] for process in processes)
         assert [process.returncode for process in processes] == [0] * len(PORTS), front.said
+        if place == "engine":
+            assert engine.keys("*:about")
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import pytest
 
 from tests.interop.node_peers import NodePeers
 from tests.interop.support import marked_environment
-from tests.round_robin import round_robin
+from tests.round_robin import Place, round_robin
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -240,8 +240,12 @@ def everything_url(checkout: Path = CHECKOUT, runner: str = "hypercorn") -> Iter
 
 
 @contextlib.contextmanager
-def everything_front() -> Iterator[str]:
+def everything_front(place: Place = "file") -> Iterator[str]:
     """Serve with three processes, to which nginx gives requests in turn. None of them may complain of anything."""
-    with marked_environment() as environment, round_robin([*COMMAND, "0"], environment, cwd=CHECKOUT) as front:
+    command = [*COMMAND, "0"]
+    with (
+        marked_environment() as environment,
+        round_robin(command, environment, place=place, cwd=CHECKOUT) as front,
+    ):
         yield front.url
     assert front.said == ""

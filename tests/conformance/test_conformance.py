@@ -20,7 +20,7 @@ import trio
 
 from benchmarks.peers.installs import InstallError
 from tests import forks
-from tests.conftest import per_runner
+from tests.conftest import per_runner, places
 from tests.interop import node_peers
 from tests.modern_copy import LEGACY, copy_without_legacy, environment
 from trio_mcp.auth.testing import AuthorizationServer
@@ -85,15 +85,15 @@ def test_the_server_conforms_to(suite: Suite, url: str, revision: str, tmp_path:
     say(judge_server(suite, url, revision, tmp_path))
 
 
-@pytest.fixture(scope="module")
-def front_url() -> Iterator[str]:
-    """Where three everything-servers are, behind nginx."""
-    with everything_front() as url:
+@pytest.fixture(scope="module", params=places())
+def front_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where three everything-servers are, behind nginx, which share a file or an engine."""
+    with everything_front(request.param) as url:
         yield url
 
 
 @pytest.mark.nginx
-@pytest.mark.parametrize("revision", older_again(*REVISIONS, BARE))
+@pytest.mark.parametrize("revision", [*REVISIONS, BARE])
 def test_three_servers_conform_as_one_to(suite: Suite, front_url: str, revision: str, tmp_path: Path, say: Say) -> None:
     """Each request goes to the next of three processes, those of sessions too, in the order in which they arrive."""
     say(judge_server(suite, front_url, revision, tmp_path))

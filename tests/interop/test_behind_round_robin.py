@@ -1,15 +1,15 @@
 """Other people's clients, with three of our processes behind nginx in place of one: the same tests, in both eras.
 
-Each request goes to the next process, those of sessions, too. Functions whose questions wait in one process
-(`park_input`) are left out in the modern era.
+Each request goes to the next process, those of sessions, too. The processes share a file or an engine. Functions whose
+questions wait in one process (`park_input`) are left out in the modern era.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 
 import mcp
@@ -17,7 +17,8 @@ import pytest
 import trio
 
 from tests.conformance.suite import everything_front
-from tests.round_robin import Front, round_robin
+from tests.conftest import places
+from tests.round_robin import Front, Place, round_robin
 
 from . import test_official_client
 from .node_peers import NodePeers
@@ -57,19 +58,25 @@ pytestmark = [*test_official_client.pytestmark, pytest.mark.nginx]
 
 
 @contextlib.contextmanager
-def front_of(peer: str) -> Iterator[Front]:
+def front_of(peer: str, place: Place) -> Iterator[Front]:
     """Run three processes of a server in peers/, which may complain only of the tool that crashes."""
     with marked_environment() as environment:
         launch = python_peer(peer, environment)
-        with round_robin([launch.command, *launch.args], environment) as front:
+        with round_robin([launch.command, *launch.args], environment, place=place) as front:
             yield front
         assert front.said.count("Traceback") == front.said.count("ZeroDivisionError: a secret of the server")
 
 
 @pytest.fixture(scope="module")
-def ours() -> Iterator[Front]:
-    with front_of("our_server") as front:
-        yield front
+def fronts() -> Iterator[Callable[[Place], Front]]:
+    """What starts the processes for a place once, although tests of both places alternate."""
+    with contextlib.ExitStack() as started:
+        yield cache(lambda place: started.enter_context(front_of("our_server", place)))
+
+
+@pytest.fixture(scope="module", params=places())
+def ours(request: pytest.FixtureRequest, fronts: Callable[[Place], Front]) -> Front:
+    return fronts(request.param)
 
 
 def forget_events(front: Front) -> None:
@@ -136,9 +143,9 @@ def session(request: pytest.FixtureRequest, npm: NodePeers, ours: Front) -> Sess
 # --- clients of tasks: FastMCP, and the requester of ext-tasks ----------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with front_of("our_task_server") as front:
+@pytest.fixture(scope="module", params=places(pytest.mark.long))
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    with front_of("our_task_server", request.param) as front:
         yield front.url
 
 
@@ -150,9 +157,9 @@ def transport(url: str) -> str:
 # --- the inspector ------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def everything() -> Iterator[str]:
-    with everything_front() as url:
+@pytest.fixture(scope="module", params=places(pytest.mark.long))
+def everything(request: pytest.FixtureRequest) -> Iterator[str]:
+    with everything_front(request.param) as url:
         yield url
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.conftest import places
 from tests.round_robin import Front, round_robin
 from tests.waiting import eventually
 from trio_mcp import Answers, Client, McpError, ToolResult
@@ -34,9 +35,9 @@ CLIENTS = 6
 COUNTS = 10
 
 
-@pytest.fixture(scope="module")
-def desk() -> Iterator[Front]:
-    with round_robin(COMMAND, os.environ, cwd=ROOT) as front:
+@pytest.fixture(scope="module", params=places())
+def desk(request: pytest.FixtureRequest) -> Iterator[Front]:
+    with round_robin(COMMAND, os.environ, place=request.param, cwd=ROOT) as front:
         yield front
     assert front.said == ""
 

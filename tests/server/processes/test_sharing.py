@@ -14,6 +14,7 @@ import psutil
 import pytest
 import trio
 
+from tests.conftest import places
 from tests.redis_server import redis_server
 from tests.server.processes.running import FAST, running
 from tests.waiting import eventually
@@ -32,7 +33,7 @@ def sharing(folder: Path, *, constants: dict[str, Any] | None = None, **words: A
     return running(command=[sys.executable, str(PROGRAM), json.dumps(settings)])
 
 
-@pytest.fixture(params=["file", pytest.param("engine", marks=pytest.mark.redis)])
+@pytest.fixture(params=places())
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Where the processes keep what they share."""
     if request.param == "file":
