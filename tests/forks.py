@@ -1,7 +1,8 @@
 """Python processes that start at once: forks of one that has imported what takes most of a second to import.
 
 `command` is a command line for such a process. It has its own environment, folder, arguments and standard streams,
-gets the signals that are sent to it, and ends with its own status.
+gets the signals that are sent to it, and ends with its own status. With `FORKING` in its environment, the programs that
+it starts with ``sys.executable`` are such processes, too.
 """
 
 from __future__ import annotations
@@ -24,14 +25,46 @@ from typing import Any
 
 import psutil
 
-__all__ = ["LOADED", "children", "command"]
+__all__ = ["FORKING", "LOADED", "children", "command"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
-LOADED = ("trio_mcp.cli", "trio_mcp.client", "trio_mcp.server", "trio_mcp.stdio.server")
-"""What a process with the package imports."""
+LOADED = (
+    "jsonschema_rs",
+    "trio_mcp.cli.client_commands",
+    "trio_mcp.cli.run",
+    "trio_mcp.cli.targets",
+    "trio_mcp.client.access",
+    "trio_mcp.client.client",
+    "trio_mcp.http.client.heads",
+    "trio_mcp.http.headers",
+    "trio_mcp.server.run",
+    "trio_mcp.server.server",
+    "trio_mcp.session.client",
+    "trio_mcp.session.server",
+    "trio_mcp.stdio.client",
+    "trio_mcp.stdio.server",
+)
+"""What a process with the package imports sooner or later: not the doors, which import nothing by themselves."""
+
+FORKING = {"TRIO_MCP_TESTS_FORKING": "yes"}
+"""What a process has in its environment whose own programs in Python are to be forks of the same origin."""
 
 _ORIGINS: set[int] = set()
+
+_INTERPRETER = """#!{real} -IS
+import os
+import runpy
+import sys
+
+words = sys.argv[1:]
+if words and (words[0] == "-m" or words[0].endswith(".py")):
+    sys.argv = [{handover!r}, {origin!r}, *words[words[0] == "-m":]]
+    runpy.run_path(sys.argv[0])
+else:
+    os.execv({real!r}, [{real!r}, *words])
+"""
+"""A program in place of an interpreter."""
 
 
 def command(what: str, *imported: str, options: tuple[str, ...] = (), root: Path = ROOT) -> list[str]:
@@ -81,6 +114,11 @@ def _main(address: str, *imported: str) -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # no fork copies what it does not use
+    interpreter = Path(address).with_name("python")
+    interpreter.write_text(
+        _INTERPRETER.format(real=sys.executable, handover=str(ROOT / "tests" / "handover.py"), origin=address)
+    )
+    interpreter.chmod(0o700)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(100)
@@ -90,12 +128,12 @@ def _main(address: str, *imported: str) -> None:
             near, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                _keep(near)
+                _keep(near, interpreter)
                 return
             near.close()
 
 
-def _keep(near: socket.socket) -> None:
+def _keep(near: socket.socket, interpreter: Path) -> None:
     """Fork again, and tell the other end how the fork ended; kill it if the other end is killed."""
     data, streams, _, _ = socket.recv_fds(near, 1, 3)
     wanted = json.loads(data + near.makefile("rb").readline())
@@ -109,7 +147,7 @@ def _keep(near: socket.socket) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.close(woken)
         os.close(waker)
-        _become(wanted, streams)
+        _become(wanted, streams, interpreter)
         return
     for stream in (0, 1, 2, *streams):
         os.close(stream)
@@ -127,7 +165,7 @@ def _keep(near: socket.socket) -> None:
     os._exit(0)
 
 
-def _become(wanted: dict[str, Any], streams: list[int]) -> None:
+def _become(wanted: dict[str, Any], streams: list[int], interpreter: Path) -> None:
     """Become the requested process."""
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
@@ -135,6 +173,8 @@ def _become(wanted: dict[str, Any], streams: list[int]) -> None:
     what, *_ = sys.argv = wanted["argv"]
     os.environ.clear()
     os.environ.update(wanted["environment"])
+    if all(os.environ.pop(name, None) for name in FORKING):
+        sys.executable = str(interpreter)
     os.chdir(folder := wanted["folder"])
     if what.endswith(".py"):
         sys.path.insert(0, str(Path(what).parent))

@@ -84,12 +84,12 @@ def environment() -> dict[str, str]:
 
 
 def run(
-    folder: Path, *arguments: str, stdin: str = "", imported: tuple[str, ...] = ()
+    folder: Path, *arguments: str, stdin: str = "", imported: tuple[str, ...] = (), forking: bool = True
 ) -> subprocess.CompletedProcess[str]:
+    """Run a command in a fork; by default, the servers that it starts from files are forks as well."""
     process = [*forks.command("trio_mcp", *forks.LOADED, *imported, options=("-W", "error")), *arguments]
-    return subprocess.run(
-        process, cwd=folder, env=environment(), input=stdin, capture_output=True, text=True, timeout=60
-    )
+    variables = environment() | (forks.FORKING if forking else {})
+    return subprocess.run(process, cwd=folder, env=variables, input=stdin, capture_output=True, text=True, timeout=60)
 
 
 def config(folder: Path, **servers: object) -> None:

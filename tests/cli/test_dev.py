@@ -106,7 +106,7 @@ def test_the_inspector_gets_the_target_as_its_only_server(shop: Path, npx: Path,
     """In a file that only this user can read: names of variables and headers come with their secrets."""
     words, name, expected = TARGETS[target]
     config(shop, old={"type": "sse", "url": "http://host.example/sse"})
-    done = run(shop, "dev", *words)
+    done = run(shop, "dev", *words, forking=False)
     assert done.returncode == 1, done.stderr  # that of the script, which is not 0
     entry = _entry(done, name)
     assert {key: entry[key] for key in expected} == expected
