@@ -175,7 +175,7 @@ time.sleep(1000)
 """
 
 
-@pytest.mark.parametrize("end", [None, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("end", [None, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 async def test_new_source_that_hangs_at_import_does_not_outlive_the_client(
     source: Source, end: signal.Signals | None
 ) -> None:

@@ -234,7 +234,7 @@ def test_without_a_terminal_the_user_is_not_asked(tmp_path: Path) -> None:
 
 # --- answers from the command line, for scripts ----------------------------------------------------------------------
 
-MODES = pytest.mark.parametrize("mode", ["2026-07-28", "2025-11-25"])
+MODES = pytest.mark.parametrize("mode", ["2026-07-28", pytest.param("2025-11-25", marks=pytest.mark.long)])
 NEEDED = ("--answer", "item=pear", "--answer", "colour=green")
 
 

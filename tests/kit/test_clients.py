@@ -18,6 +18,9 @@ from trio_mcp.conformance.clients import check_client, preview_client
 from trio_mcp.extensions import Tasks
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
+DAILY = {LATEST_LEGACY, LATEST_MODERN}
+"""The revisions that are tried every day."""
+
 ARGUMENTS = {"a": 1, "b": 2, "text": "x", "where": "here", "on": True}
 
 
@@ -60,7 +63,10 @@ async def use_everything(target: Target) -> None:
             await attempt(client.read_resource, resource.uri)
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize(
+    "revision",
+    [each if each in DAILY else pytest.param(each, marks=pytest.mark.long) for each in REVISIONS],
+)
 async def test_our_client_keeps_every_rule(revision: str, autojump_clock: MockClock) -> None:
     """In memory, in each revision."""
     report = await check_client(use_everything, revisions=[revision], examples=60, seed=7)

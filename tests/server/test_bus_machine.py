@@ -151,7 +151,7 @@ async def _play(actions: Sequence[Action]) -> None:
             nursery.cancel_scope.cancel()
 
 
-@settings(max_examples=examples(1000, daily=100))
+@settings(max_examples=examples(1000, daily=50))
 @given(st.lists(ACTIONS, max_size=25))
 @example([("announce", 0, TOPICS[0]), ("shut", 0, 0.0), ("wait", 0, 1.5), ("heal", 0, 0.0), ("crash", 0, 0.0)])
 def test_each_listener_hears_of_the_last_change_of_each_topic(actions: list[Action]) -> None:

@@ -321,7 +321,7 @@ async def play_in(world: World, steps: list[Step]) -> None:
         *[("claim", {"one"}, 1.0, 1), ("sleep", 1.0), ("claim", {"one"}, 1.0, 1)],
     ]
 )
-@settings(max_examples=examples(1000, daily=40))
+@settings(max_examples=examples(1000, daily=25))
 def test_all_stores_do_as_the_model_does(steps: list[Step]) -> None:
     trio.run(play, steps)
 
@@ -365,7 +365,7 @@ NUMBERS = itertools.count(1)
 @pytest.mark.redis
 @given(STEPS)
 @example([("add", "a", "one", "working", None, 2.0, None, []), ("reboot",), ("claim", {"one"}, 1.0, 1)])
-@settings(max_examples=examples(1000, daily=40))
+@settings(max_examples=examples(1000, daily=25))
 def test_stores_in_an_engine_do_as_the_model_does(engine: RedisServer, steps: list[Step]) -> None:
     async def play_in_engine() -> None:
         engine.ask("hset", "{time}", "s", "4000000000", "us", "0")

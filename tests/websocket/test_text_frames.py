@@ -9,6 +9,7 @@ import trio
 from hypothesis import example, given, settings, strategies as st
 from wsproto.frame_protocol import FrameProtocol, Opcode, ParseFailed
 
+from tests.effort import examples
 from trio_mcp.websocket.stream import WatchedStream
 from trio_mcp.websocket.text_frames import read_text_frame, text_frame
 
@@ -137,7 +138,7 @@ def pieces_of(data: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
         yield data[start:end]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.data(), st.booleans())
 def test_messages_and_verdict_are_those_of_the_parser(data: st.DataObject, is_client: bool) -> None:
     arrived = b"".join(data.draw(st.lists(frames(not is_client), max_size=8)))

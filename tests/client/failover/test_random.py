@@ -101,8 +101,8 @@ async def test_every_caller_is_told_the_truth(mode: str, seed: int, autojump_clo
         await client.list_tools()
         run = Run(made, client, random.Random(seed))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run.load, 300)
-            nursery.start_soon(run.trouble, 300)
+            nursery.start_soon(run.load, 150)
+            nursery.start_soon(run.trouble, 150)
         ran = Counter(made.ran)
         told = run.told
         # An unsafe call ran once at most, and exactly once if its caller was told of success.
@@ -113,7 +113,7 @@ async def test_every_caller_is_told_the_truth(mode: str, seed: int, autojump_clo
         assert [text for text in told["late"] if not text.startswith("buy")] == []
         assert len(told["unknown"]) <= client.transport.unknown
         assert made.switches
-        assert len(told["ok"]) > 2000
+        assert len(told["ok"]) > 1000
         # All is well again.
         for way in made.ways:
             way.accept()

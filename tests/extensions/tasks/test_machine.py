@@ -247,7 +247,7 @@ async def _play(actions: list[Action]) -> None:
         await machine.everything_ends()
 
 
-@settings(max_examples=examples(300, daily=25))
+@settings(max_examples=examples(300, daily=15))
 @given(st.lists(ACTIONS, min_size=3, max_size=25))
 def test_tasks_survive_what_happens_to_their_processes(actions: list[Action]) -> None:
     trio.run(_play, actions, clock=MockClock(autojump_threshold=0))

@@ -46,7 +46,13 @@ class SharedMemory(MemoryStores):
     shared = True  # by the servers in this process
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("valkey", marks=pytest.mark.redis)])
+@pytest.fixture(
+    params=[
+        pytest.param("memory", marks=pytest.mark.long),  # tests/stores compares it with the others
+        "sqlite",
+        pytest.param("valkey", marks=pytest.mark.redis),
+    ]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "memory":
         memory = SharedMemory()
