@@ -46,7 +46,7 @@ from trio_mcp.http.client.sending import http1_format
 from trio_mcp.http.framing import MAX_FRAMING
 from trio_mcp.http.runner.hypercorn.settings import QuietConfig
 from trio_mcp.http.runner.serving import FAREWELL, PROMISED
-from trio_mcp.http.server.legacy import endpoint, sharing, streams as router
+from trio_mcp.http.server.legacy import endpoint, numbered_stream, sharing, streams as router
 from trio_mcp.low_level import (
     sse_client,
     stdio_client,
@@ -233,9 +233,9 @@ STATED = {
     "the next process, after the first of several in a row that have ended young": PAUSES[0],
     "processes of a supervisor": MAX_PROCESSES,
     "messages on one stream of an HTTP session, before its handler waits": router.ROOM,
-    "messages on one stream of an HTTP session, in total": router.MAX_WAITING,
-    "bytes on one stream of an HTTP session": router.MAX_WAITING_BYTES,
-    "messages on one stream that no client has open, without an event store": router.MAX_DETACHED,
+    "messages on one stream of an HTTP session, in total": numbered_stream.MAX_WAITING,
+    "bytes on one stream of an HTTP session": numbered_stream.MAX_WAITING_BYTES,
+    "messages on one stream that no client has open, without an event store": numbered_stream.MAX_DETACHED,
     "a process that serves sessions of stores, not renewing its lease": sharing.LEASE,
     "a session of stores, without a request in a process": endpoint.COPY_TIMEOUT,
     "storing the last words of sessions as their process ends": sharing.PATIENCE,
@@ -249,7 +249,7 @@ STATED = {
     "messages of an HTTP session that wait for its event store": router.MAX_UNSTORED,
     "responses of an HTTP session that its event store refused, for clients that come back": router.MAX_FAULTY,
     "sessions over HTTP, and again open WebSockets": OF_HTTP["max_sessions"],
-    "bytes of messages of an HTTP session that wait for its event store": router.MAX_WAITING_BYTES,
+    "bytes of messages of an HTTP session that wait for its event store": numbered_stream.MAX_WAITING_BYTES,
     "HTTP requests under way, and again bodies being read": OF_HTTP["max_requests"],
     "bytes of HTTP requests under way, and again of bodies being read; a single one may be larger": (
         OF_HTTP["max_request_bytes"]
