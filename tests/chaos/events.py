@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
-import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import attrs
 import psutil
@@ -20,15 +19,6 @@ from tests.chaos.tools import DELAY, LEASE
 from tests.waiting import eventually
 from trio_mcp import Client, HttpServerParameters, TrioMcpError
 from trio_mcp.stores import KeyRing
-
-LOCKED = 5.0
-"""Seconds for which the file is locked. Chosen."""
-
-DROPPED = 10.0
-"""Seconds for which all wake-ups are dropped. Chosen."""
-
-FULL = 3.0
-"""Seconds for which the disk is full. Chosen."""
 
 
 @attrs.define
@@ -50,22 +40,49 @@ class Event:
     until: float = float("inf")
 
 
+Does = Callable[[Event], Awaitable[None]]
+
+
+class Shared(Protocol):
+    """What the processes share.
+
+    Attributes:
+        away: The kinds of events in which the store can't be used, each with a pattern for what its errors say.
+        lockable: Whether a process that is stopped inside a transaction keeps the others out.
+        settings: What a process needs to find it.
+    """
+
+    away: ClassVar[dict[str, str]]
+    lockable: ClassVar[bool]
+
+    @property
+    def settings(self) -> dict[str, Any]: ...
+
+    def events(self, served: Served, rng: random.Random) -> dict[str, Does]:
+        """Return what can happen to it."""
+
+    def left(self) -> list[str]:
+        """Return what should not be there once all processes have ended."""
+
+
 class Events:
     """The events of a run.
 
     Args:
         served: The processes.
-        folder: Where the file is.
+        shared: What they share.
+        folder: Where the keys are.
         nursery: Runs what they start.
         seed: Decides which events, and when.
         pause: Seconds between two events of a lane at most.
     """
 
-    def __init__(self, served: Served, folder: Path, nursery: trio.Nursery, seed: str, pause: float) -> None:
+    def __init__(
+        self, served: Served, shared: Shared, folder: Path, nursery: trio.Nursery, seed: str, pause: float
+    ) -> None:
         self.all: list[Event] = []
-        self._served, self._folder, self._nursery, self._pause = served, folder, nursery, pause
+        self._served, self._shared, self._folder, self._nursery, self._pause = served, shared, folder, nursery, pause
         self._rng = random.Random(seed)
-        self._file = folder / "chaos.db"
 
     async def run(self, seconds: float) -> None:
         """Let things happen for some time; the last events end by themselves."""
@@ -74,7 +91,7 @@ class Events:
             nursery.start_soon(self._lane, self.processes(), until)
             nursery.start_soon(self._lane, self.shared(), until)
 
-    async def _lane(self, kinds: dict[str, Callable[[Event], Awaitable[None]]], until: float) -> None:
+    async def _lane(self, kinds: dict[str, Does], until: float) -> None:
         bag: list[str] = []
         while trio.current_time() < until:
             if not bag:  # each kind as often as any other
@@ -82,7 +99,7 @@ class Events:
             await self.happen(kind := bag.pop(), kinds[kind])
             await trio.sleep(self._rng.uniform(0.3, self._pause))
 
-    async def happen(self, kind: str, does: Callable[[Event], Awaitable[None]]) -> None:
+    async def happen(self, kind: str, does: Does) -> None:
         """Let one thing happen, and note it."""
         event = Event(kind, time.monotonic())
         self.all.append(event)
@@ -91,28 +108,27 @@ class Events:
         event.ended = time.monotonic()
         event.until = min(event.until, event.ended)
 
-    def processes(self) -> dict[str, Callable[[Event], Awaitable[None]]]:
+    def processes(self) -> dict[str, Does]:
         """Return what happens to processes."""
-        return {
+        kinds: dict[str, Does] = {
             "SIGKILL of a child": lambda event: self._signal(event, signal.SIGKILL),
             "SIGTERM of a child": lambda event: self._signal(event, signal.SIGTERM),
             "SIGKILL of the supervisor": self._kill_supervisor,
             "SIGHUP": self._renew,
             "SIGSTOP until it is killed": self._freeze,
             "SIGSTOP beyond a lease": self._nap,
-            "SIGSTOP inside a transaction": self._hold,
             "SIGKILL of the worker": lambda event: self._end_worker(event, signal.SIGKILL),
             "SIGTERM of the worker": lambda event: self._end_worker(event, signal.SIGTERM),
         }
+        return {**kinds, "SIGSTOP inside a transaction": self._hold} if self._shared.lockable else kinds
 
-    def shared(self) -> dict[str, Callable[[Event], Awaitable[None]]]:
+    def shared(self) -> dict[str, Does]:
         """Return what happens to what they share."""
-        return {
-            "locked file": self._lock,
-            "full disk": self._fill,
-            "wake-ups dropped": self._drop,
-            "new key": self._rotate,
-        }
+        return {**self._shared.events(self._served, self._rng), "new key": self._rotate}
+
+    async def _rotate(self, event: Event) -> None:
+        KeyRing.add(self._folder / "chaos.keys")
+        await trio.sleep(DELAY)  # it signs from then on
 
     # --- of processes ------------------------------------------------------------------------------------------------
 
@@ -185,58 +201,6 @@ class Events:
             self._served.said.append((time.monotonic(), f"the worker (pid {worker.pid}) did not end in time"))
             worker.kill()
         await self._served.start_worker(self._nursery)
-
-    # --- of what they share ------------------------------------------------------------------------------------------
-
-    async def _lock(self, event: Event) -> None:
-        connection = sqlite3.connect(self._file, isolation_level=None, timeout=0)
-        try:
-            for _ in range(500):
-                with contextlib.suppress(sqlite3.OperationalError):
-                    connection.execute("BEGIN IMMEDIATE")
-                    break
-                await trio.sleep(0.01)  # a transaction of another process, or one that is stopped
-            event.began = time.monotonic()
-            await trio.sleep(LOCKED)
-        finally:
-            connection.close()
-
-    async def _fill(self, event: Event) -> None:
-        with self._served.on_full_disk():
-            await trio.sleep(FULL)
-
-    async def _drop(self, event: Event) -> None:
-        bells = Path(f"{self._file}-bells")
-        with trio.move_on_after(DROPPED), dropped(bells) as drop:
-            while True:
-                await trio.sleep(0.02)
-                drop()  # those of processes that have just started
-
-    async def _rotate(self, event: Event) -> None:
-        KeyRing.add(self._folder / "chaos.keys")
-        await trio.sleep(DELAY)  # it signs from then on
-
-
-@contextlib.contextmanager
-def dropped(bells: Path) -> Iterator[Callable[[], None]]:
-    """Let no wake-up arrive: all sockets lie elsewhere meanwhile; the function that is yielded moves new ones."""
-    away = bells.with_name("away")
-    away.mkdir(mode=0o700, exist_ok=True)
-
-    def move(source: Path, target: Path) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            for name in os.listdir(source):
-                with contextlib.suppress(FileNotFoundError):
-                    (source / name).rename(target / name)
-
-    move(bells, away)
-    try:
-        yield lambda: move(bells, away)
-    finally:
-        # A process that has ended meanwhile has left its socket, which the next wake-up removes.
-        bells.mkdir(mode=0o700, exist_ok=True)
-        move(away, bells)
-        away.rmdir()
 
 
 def _is_stopped(pid: int) -> bool:

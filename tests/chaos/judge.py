@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from tests.chaos.ledger import Entry
 from tests.chaos.load import KINDS, PATIENCE, Attempt, Listener
 from tests.chaos.run import HEARD, Seen
+from tests.chaos.shared_engine import SharedEngine
+from tests.chaos.shared_file import SharedFile
 from tests.chaos.tools import GRACE, MOST_EXTRA, TIMEOUT as STORE_TIMEOUT
 
 MARGIN = 1.0
@@ -24,7 +26,8 @@ CANCELLED = GRACE + 3.0
 PRINTED = 0.3
 """Seconds within which a traceback has been printed. Chosen."""
 
-AWAY = ("locked file", "full disk")
+AWAY = {**SharedFile.away, **SharedEngine.away}
+"""The events in which the store can't be used, each with a pattern for what its errors say."""
 
 ENDINGS = ("SIGHUP", "SIGTERM of a child", "SIGKILL of the supervisor")
 """The events in which processes end gracefully."""

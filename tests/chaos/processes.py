@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import trio
@@ -31,7 +32,8 @@ class Served:
     """The supervisor and the worker.
 
     Args:
-        folder: Where the file, the keys, the ledger and the log are.
+        folder: Where the keys, the ledger and the log are.
+        settings: What a process needs to find what they share.
         plant: A key of `PLANTED`, or None.
 
     Attributes:
@@ -40,8 +42,7 @@ class Served:
         said: What the supervisor and its children have printed, with the time.
     """
 
-    def __init__(self, folder: Path, plant: str | None) -> None:
-        self._folder, self._plant = folder, plant
+    def __init__(self, folder: Path, settings: dict[str, Any], plant: str | None) -> None:
         # Held for the supervisors, one after another: of sockets that are not listening, several may have the address.
         self._held = socket.socket()
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -51,23 +52,39 @@ class Served:
         self.worker: trio.Process | None = None
         self.deaths: dict[int, float] = {}
         self.said: list[tuple[float, str]] = []
+        self._settings = json.dumps({"folder": str(folder), "port": self.port, "plant": plant, **settings})
         self._log = (folder / "server.log").open("w")
 
     async def start_supervisor(self, nursery: trio.Nursery) -> None:
         """Start it, and wait until its children serve."""
-        while True:
+        ready = False
+        while not ready:  # it ends if the store is away: a service manager would try again
             since = time.monotonic()
             self.supervisor = await self._start(nursery, [str(PROGRAM), self._settings])
-            if (await self.until_said(r"serves \S+ with 3 processes|so the server ends", since)).startswith("serves"):
-                return
-            await self.supervisor.wait()  # the file was locked for too long: a service manager would try again
+            ready = await self._has_said(self.supervisor, r"serves \S+ with 3 processes", since)
 
     async def start_worker(self, nursery: trio.Nursery) -> None:
-        self.worker = await self._start(nursery, ["-m", "trio_mcp", "worker", str(PROGRAM), "--", self._settings])
+        """Start it, and wait until it runs tasks."""
+        ready = False
+        while not ready:
+            since = time.monotonic()
+            words = ["-m", "trio_mcp", "worker", str(PROGRAM), "--", self._settings]
+            self.worker = await self._start(nursery, words)
+            ready = await self._has_said(self.worker, "running the tasks", since)
 
-    @property
-    def _settings(self) -> str:
-        return json.dumps({"folder": str(self._folder), "port": self.port, "plant": self._plant})
+    async def _has_said(self, process: trio.Process, pattern: str, since: float) -> bool:
+        """Wait until a process has said something, and return True, or until it has ended."""
+        async with trio.open_nursery() as nursery:
+
+            async def end() -> None:
+                await process.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(end)
+            await self.until_said(pattern, since)
+            nursery.cancel_scope.cancel()
+            return True
+        return False
 
     async def _start(self, nursery: trio.Nursery, words: list[str]) -> trio.Process:
         process = await trio.lowlevel.open_process(

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import attrs
 import trio
 
-from tests.chaos.events import Event, Events
+from tests.chaos.events import Event, Events, Shared
 from tests.chaos.front import before
 from tests.chaos.ledger import Entry, entries, kept
 from tests.chaos.load import LEGACY, MODERN, TIMEOUT, Listener, Load, Route
 from tests.chaos.processes import Served
+from tests.chaos.shared_engine import SharedEngine
+from tests.chaos.shared_file import SharedFile
 from trio_mcp import Client, TrioMcpError
 from trio_mcp.stores import KeyRing
 
@@ -36,6 +39,7 @@ QUIET = 4.0
 class Plan:
     """The options of the command line."""
 
+    stores: str
     minutes: float
     seed: int
     out: Path
@@ -76,48 +80,60 @@ class Seen:
     left: list[str] = attrs.Factory(list)
 
 
+STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[Shared]]] = {
+    "sqlite": SharedFile.below,
+    "valkey": SharedEngine.below,
+}
+"""What the processes may share."""
+
+
 async def run(plan: Plan) -> Seen:
     """Run it all, and return what was seen."""
-    folder = plan.out
-    KeyRing.add(folder / "chaos.keys")
-    served = Served(folder, plan.plant)
-    try:
-        async with kept(folder):
-            with before(served.port, folder / "nginx.log") as (nginx_kept, nginx_anew):
-                direct = f"http://127.0.0.1:{served.port}/mcp"
-                routes = [
-                    Route("direct-kept", direct, True, 30),
-                    Route("direct-anew", direct, False, 15),
-                    Route("nginx-kept", nginx_kept, True, 30),
-                    Route("nginx-anew", nginx_anew, True, 25),
-                    Route("session-direct", direct, True, 15, LEGACY),
-                    Route("session-nginx", nginx_anew, True, 15, LEGACY),
-                ]
-                seen = Seen(plan, Load(routes, plan.rate, f"{plan.seed}"), deaths=served.deaths, said=served.said)
-                async with trio.open_nursery() as nursery:
-                    try:
-                        await served.start_supervisor(nursery)
-                        await served.start_worker(nursery)
-                        await _under_load(seen, served, routes, nursery)
-                        seen.states = {route.name: await _written(route) for route in routes}
-                    finally:
-                        await served.end()
-                        nursery.cancel_scope.cancel()
-        seen.ledger = entries(folder)
+    KeyRing.add(plan.out / "chaos.keys")
+    async with STORES[plan.stores](plan.out) as shared:
+        served = Served(plan.out, shared.settings, plan.plant)
+        try:
+            seen = await _run(plan, shared, served)
+        finally:
+            left = served.kill_all()
         seen.left = [
-            *(f"a socket of a bell: {name}" for name in _names(folder / "chaos.db-bells")),
+            *(await trio.to_thread.run_sync(shared.left)),
             *(f"a connection: {each}" for each in served.connections()),
+            *(f"the process {pid}" for pid in left),
         ]
-    finally:
-        left = served.kill_all()
-    seen.left += [f"the process {pid}" for pid in left]
     return seen
 
 
-async def _under_load(seen: Seen, served: Served, routes: list[Route], nursery: trio.Nursery) -> None:
+async def _run(plan: Plan, shared: Shared, served: Served) -> Seen:
+    async with kept(plan.out):
+        with before(served.port, plan.out / "nginx.log") as (nginx_kept, nginx_anew):
+            direct = f"http://127.0.0.1:{served.port}/mcp"
+            routes = [
+                Route("direct-kept", direct, True, 30),
+                Route("direct-anew", direct, False, 15),
+                Route("nginx-kept", nginx_kept, True, 30),
+                Route("nginx-anew", nginx_anew, True, 25),
+                Route("session-direct", direct, True, 15, LEGACY),
+                Route("session-nginx", nginx_anew, True, 15, LEGACY),
+            ]
+            seen = Seen(plan, Load(routes, plan.rate, f"{plan.seed}"), deaths=served.deaths, said=served.said)
+            async with trio.open_nursery() as nursery:
+                events = Events(served, shared, plan.out, nursery, f"{plan.seed}", plan.pause)
+                seen.events = events.all
+                try:
+                    await served.start_supervisor(nursery)
+                    await served.start_worker(nursery)
+                    await _under_load(seen, events, routes)
+                    seen.states = {route.name: await _written(route) for route in routes}
+                finally:
+                    await served.end()
+                    nursery.cancel_scope.cancel()
+    seen.ledger = entries(plan.out)
+    return seen
+
+
+async def _under_load(seen: Seen, events: Events, routes: list[Route]) -> None:
     plan = seen.plan
-    events = Events(served, plan.out, nursery, f"{plan.seed}", plan.pause)
-    seen.events = events.all
     stop = trio.Event()
     async with (
         routes[0].client() as direct,
@@ -170,7 +186,3 @@ async def _tell(seen: Seen) -> None:
         outcomes = Counter(attempt.outcome for attempt in seen.load.attempts)
         passed, waiting = time.monotonic() - seen.begun, len(seen.load.under_way)
         print(f"{passed:6.0f} s: {dict(outcomes)}, {waiting} under way, {len(seen.events)} events", flush=True)
-
-
-def _names(folder: Path) -> list[str]:
-    return os.listdir(folder) if folder.exists() else []

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.planted import PLANTED
-from tests.chaos.tools import DELAY, GRACE, LEASE, MEMBER_LEASE, MOST_EXTRA, SILENCE, START, make
+from tests.chaos.tools import DELAY, GRACE, LEASE, MEMBER_LEASE, MOST_EXTRA, SILENCE, START, TIMEOUT, make
 from trio_mcp.http.server.legacy import sharing
 from trio_mcp.server.processes import child, children, slots, supervisor
-from trio_mcp.stores import key_ring
+from trio_mcp.stores import SqliteStores, Stores, ValkeyStores, key_ring
 
 SHORTER: dict[Any, dict[str, Any]] = {
     supervisor: {"LEASE": LEASE, "SILENCE": SILENCE, "START": START, "TICK": 0.2},
@@ -30,7 +30,16 @@ for module, constants in SHORTER.items():
 SETTINGS: dict[str, Any] = json.loads(sys.argv[1])
 if SETTINGS["plant"] is not None:
     PLANTED[SETTINGS["plant"]]()
-server = make(Path(SETTINGS["folder"]))
+
+
+def stores() -> Stores:
+    """Return what the processes share."""
+    if SETTINGS["engine"] is not None:
+        return ValkeyStores(SETTINGS["engine"], prefix=SETTINGS["prefix"], timeout=TIMEOUT)
+    return SqliteStores(Path(SETTINGS["folder"]) / "chaos.db", timeout=TIMEOUT)
+
+
+server = make(Path(SETTINGS["folder"]), stores())
 
 if __name__ == "__main__":
     server.run("http", port=SETTINGS["port"], processes=3, grace=GRACE)

@@ -97,7 +97,7 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
 
 def seen_with(folder: Path) -> Seen:
     """Return a run in which all promises are kept."""
-    plan = Plan(minutes=1, seed=1, out=folder, rate=1, listeners=1, pause=1)
+    plan = Plan(stores="sqlite", minutes=1, seed=1, out=folder, rate=1, listeners=1, pause=1)
     seen = Seen(plan, Load([], 1, ""), begun=0.0, ended=100.0, deaths={KILLED: DEATH, SUPERVISOR: DOWN})
     seen.events += [
         Event("SIGHUP", RENEWAL, RENEWAL + 3, 0, RENEWAL + 3),

@@ -18,7 +18,7 @@ from tests.soak.record import Ledger
 from tests.soak.tools import digest
 from trio_mcp import Context, InputOptions, Principal, Server, ToolError
 from trio_mcp.extensions import TaskOptions, TaskPolicy, Tasks
-from trio_mcp.stores import KeyRing, SqliteStores, StoreError, UserStateOptions
+from trio_mcp.stores import KeyRing, StoreError, Stores, UserStateOptions
 
 LEASE = 3.0
 """Seconds after which a silent process is killed while others can't write to the file, and a lost task is claimed."""
@@ -33,7 +33,7 @@ START = 20.0
 """Seconds after which a process that does not serve is killed: one may be stopped as it starts."""
 
 TIMEOUT = 2.0
-"""Seconds for which an operation waits for the file."""
+"""Seconds for which an operation waits for the file, or for the engine."""
 
 GRACE = 3.0
 MOST_EXTRA = 3.0
@@ -63,12 +63,12 @@ def topic(number: int) -> str:
     return f"chaos://topic/{number}"
 
 
-def make(folder: Path) -> Server:
+def make(folder: Path, stores: Stores) -> Server:
     """Make the server, which is the same in each process."""
     ledger = Ledger(folder / "ledger")
     server = Server(
         "chaos",
-        stores=SqliteStores(folder / "chaos.db", timeout=TIMEOUT),
+        stores=stores,
         principal=lambda ctx: Principal(ctx.headers.get("x-user", "driver"), issuer="https://chaos.example"),
         user_state=UserStateOptions(trust_principal=True, max_size=MAX_STATE),
         input=InputOptions(key=KeyRing.file(folder / "chaos.keys")),
