@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tests.chaos.ledger import Entry
 from tests.chaos.load import KINDS, PATIENCE, Attempt, Listener
 from tests.chaos.run import HEARD, Seen
-from tests.chaos.shared_engine import SharedEngine
+from tests.chaos.shared_engine import REFUSED, SILENT, SharedEngine
 from tests.chaos.shared_file import SharedFile
 from tests.chaos.tools import GRACE, MOST_EXTRA, TIMEOUT as STORE_TIMEOUT
 
@@ -78,6 +78,8 @@ class Judge:
         if self._count_crossed() > max(1, MOST_CROSSED * len(self._seen.load.attempts)):
             yield f"{self._count_crossed()} requests have crossed the end of their connection"
         yield from self._of_posts()
+        yield from self._of_steps()
+        yield from self._of_errors()
         yield from self._of_states()
         for listener in self._seen.listeners:
             yield from self._of_listener(listener)
@@ -196,6 +198,8 @@ class Judge:
 
     def _was_away(self, attempt: Attempt) -> bool:
         """Whether the store could not be used, for longer than a call waits where it was only locked."""
+        if self._seen.plan.stores == "valkey":  # which no call waits for
+            return self._is_away(attempt.began - MARGIN, attempt.ended + MARGIN)
         waited = attempt.ended - attempt.began >= STORE_TIMEOUT - 0.1
         return self._is_away(attempt.began - STORE_TIMEOUT - MARGIN, attempt.ended + MARGIN) and (
             waited or not re.search("locked|busy", attempt.note)
@@ -220,6 +224,8 @@ class Judge:
                 yield f"{name}: the update of a state is lost"
             if "StoreBusy" in attempt.note and found[name]:
                 yield f"{name}: the store was busy, and the update was made"
+            if re.search(REFUSED, attempt.note) and found[name]:
+                yield f"{name}: the engine has refused the update, and it was made"
         for name, times in found.items():
             if times > 1:
                 yield f"{name}: the update of a state was made {times} times"
@@ -241,14 +247,20 @@ class Judge:
             place = bisect.bisect_left(times, at)
             if not place or listener.heard[place - 1][1] == "off" or self._excused(at, pid):
                 continue  # it did not listen, or need not have heard of it
-            if place < len(times) and listener.heard[place][1] == "told" and times[place] > at + HEARD:
+            if place < len(times) and listener.heard[place][1] == "told" and times[place] > self._heard_by(at):
                 yield f"{who} heard of the change at {self._time(at)} after {times[place] - at:.1f} s"
 
     def _excused(self, at: float, pid: int) -> bool:
-        """Whether a change may be heard of late, or, if its process died just then, not at all."""
-        if at - MARGIN <= self._seen.deaths.get(pid, 0.0) <= at + HEARD:
-            return True
-        return self._is_away(at - HEARD, at + HEARD + MARGIN)
+        """Whether a change need not be heard of, as its process died just then."""
+        return at - MARGIN <= self._seen.deaths.get(pid, 0.0) <= at + HEARD
+
+    def _heard_by(self, at: float) -> float:
+        """Return by when a change is heard of: the store may have been away meanwhile, again and again."""
+        limit = at + HEARD
+        for event in sorted(self._away, key=lambda event: event.began):
+            if event.began <= limit + MARGIN and at - HEARD <= event.until:
+                limit = max(limit, event.until + MARGIN + HEARD)
+        return limit
 
     # --- processes ---------------------------------------------------------------------------------------------------
 
@@ -353,6 +365,25 @@ class Judge:
                 place = bisect.bisect_left(changes, at)
                 if what == "told" and before != "off" and place:
                     yield at - changes[place - 1]
+
+    # --- what the store has said --------------------------------------------------------------------------------------
+
+    def _of_errors(self) -> Iterator[str]:
+        """Yield the errors of an engine that none of its events has; only those of `put` give the reason."""
+        for attempt in self._seen.load.attempts if self._seen.plan.stores == "valkey" else ():
+            begin, end = attempt.began - MARGIN, attempt.ended + MARGIN
+            events = [event for event in self._away if event.began <= end and begin <= event.until]
+            words = [AWAY.get(event.kind, SILENT) for event in events]
+            if attempt.note.startswith("store: ") and words and not re.search("|".join(words), attempt.note):
+                yield f"{self._shown(attempt)}: nothing that has happened explains this error"
+
+    def _of_steps(self) -> Iterator[str]:
+        """Yield the steps of tasks that have run again after the store had said that it keeps their results."""
+        for name, entries in self._seen.ledger.items():
+            kept = min((entry.at for entry in entries if entry.what == "kept"), default=math.inf)
+            again = sum(entry.what == "ran" and entry.at > kept for entry in entries)
+            if again:
+                yield f"{name}: a step of a task ran again after it was kept, {again} times"
 
 
 def _in_session(attempt: Attempt) -> bool:

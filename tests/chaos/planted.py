@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import trio
+
 from trio_mcp.http.runner.wire import Connections
 from trio_mcp.server import bus
-from trio_mcp.stores import KeyRing, SqliteStores
+from trio_mcp.stores import KeyRing, SqliteStores, StoreError, Stores, ValkeyStores
+from trio_mcp.stores.valkey_client import EngineClient
 
 __all__ = ["PLANTED"]
 
@@ -25,13 +28,42 @@ def _rude_end() -> None:
 
 def _blind_writes() -> None:
     """An update of a state does not look whether another one came before it."""
-    put: Any = SqliteStores.put_state
+    for stores in (SqliteStores, ValkeyStores):
+        stores.put_state = _blind(stores.put_state)
 
-    async def blind(self: SqliteStores, user: str, name: str, value: bytes, **more: Any) -> bool:
+
+def _blind(put: Any) -> Any:
+    async def blind(self: Stores, user: str, name: str, value: bytes, **more: Any) -> Any:
         entry = await self.state(user, name)
-        return bool(await put(self, user, name, value, **{**more, "tag": None if entry is None else entry.tag}))
+        return await put(self, user, name, value, **{**more, "tag": None if entry is None else entry.tag})
 
-    SqliteStores.put_state = blind  # type: ignore[method-assign]
+    return blind
+
+
+def _repeated_writes() -> None:
+    """A command to the engine to which there was no response is sent again."""
+    run: Any = EngineClient.run
+
+    async def again(self: EngineClient, name: str, key: str, arguments: Any) -> Any:
+        for _ in range(50):
+            try:
+                return await run(self, name, key, arguments)
+            except StoreError:
+                await trio.sleep(0.05)
+        return await run(self, name, key, arguments)
+
+    EngineClient.run = again  # type: ignore[method-assign]
+
+
+def _forgotten_journal() -> None:
+    """What is noted in the journal of a task is not kept."""
+    for stores in (SqliteStores, ValkeyStores):
+        stores.journal = _no_journal
+
+
+async def _no_journal(self: Stores, key: str) -> tuple[()]:
+    await trio.lowlevel.checkpoint()
+    return ()
 
 
 def _one_key() -> None:
@@ -45,4 +77,6 @@ PLANTED: dict[str, Callable[[], None]] = {
     "rude end": _rude_end,
     "blind writes": _blind_writes,
     "one key": _one_key,
+    "repeated writes": _repeated_writes,
+    "forgotten journal": _forgotten_journal,
 }

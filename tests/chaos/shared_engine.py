@@ -36,6 +36,9 @@ DROPPED = 10.0
 SILENT = "did not respond|has closed the connection|can't be reached|was closed while|is loading its data"
 """What errors say while the engine does not respond."""
 
+REFUSED = "has no memory left|is a replica"
+"""What errors say of writes that the engine has refused, which have had no effect."""
+
 LONGEST = 86_400.0 + 3_600.0
 """Seconds for which a key lives after its last use at most: an event lives for a day, and the engine has an hour."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.chaos.events import Event
@@ -146,6 +147,29 @@ def _said(seen: Seen, *lines: str) -> None:
     seen.said += [(5.0, line) for line in lines]
 
 
+READ_ONLY, CUT, FULL = 48.0, 51.0, 54.0
+"""When an engine was read-only, its connections cut, and its memory full, for a second each."""
+
+
+def _on_engine(seen: Seen, note: str, *, at: float, made: int = 0) -> None:
+    seen.plan = attrs.evolve(seen.plan, stores="valkey")
+    kinds = {"engine read-only": READ_ONLY, "connections cut": CUT, "memory full": FULL}
+    seen.events += [Event(kind, begin, begin + 1, 0, begin + 1) for kind, begin in kinds.items()]
+    seen.load.attempts.append(attempt("store", kind="put", began=at, ended=at + 0.1, note=note))
+    seen.ledger["a/0#1"] = DONE
+    seen.states["direct-kept"] = ["a/0"] * made
+
+
+def _step(seen: Seen, *entries: tuple[str, float]) -> None:
+    seen.ledger["a/0:1"] = [Entry(what, RAN, at) for what, at in entries]
+
+
+def _late(seen: Seen, told: float) -> None:
+    """A change while the store was away is heard of too long after it was back."""
+    seen.ledger["7"].insert(1, Entry("touched", RAN, AWAY + 0.9))
+    seen.listeners[0].heard.insert(2, (told, "told"))
+
+
 OTHERS: dict[str, list[Callable[[Seen], object]]] = {
     "": [
         lambda seen: _put(seen, "succeeded", made=1),
@@ -156,7 +180,21 @@ OTHERS: dict[str, list[Callable[[Seen], object]]] = {
         # A change of a process that died just then may be lost, and one is late while the file is locked.
         lambda seen: seen.ledger["7"].insert(0, Entry("touched", KILLED, DEATH - 0.1)),
         lambda seen: seen.ledger["7"].insert(0, Entry("touched", RAN, AWAY + 1)),
+        lambda seen: _step(seen, ("ran", 5.0), ("ran", 6.0), ("kept", 7.0)),  # the first run was lost
+        lambda seen: _on_engine(seen, "store: StoreError: it is a replica, which can't be written", at=READ_ONLY),
+        lambda seen: _on_engine(seen, "store: StoreError: it has closed the connection", at=CUT),
     ],
+    "a step of a task ran again after it was kept": [
+        lambda seen: _step(seen, ("ran", 5.0), ("kept", 6.0), ("ran", 7.0), ("kept", 8.0))
+    ],
+    "nothing that has happened explains this error": [
+        lambda seen: _on_engine(seen, "store: StoreError: it is a replica, which can't be written", at=CUT),
+        lambda seen: _on_engine(seen, "store: StoreError: it could not be used (it says: odd)", at=READ_ONLY),
+    ],
+    "the engine has refused the update, and it was made": [
+        lambda seen: _on_engine(seen, "store: StoreError: it has no memory left", at=FULL, made=1)
+    ],
+    "after 19.1 s": [lambda seen: _late(seen, AWAY + 20.0)],
     "2 requests have crossed": [lambda seen: seen.load.attempts.extend([crossing(), crossing()])],
     "it has never ended": [lambda seen: seen.load.under_way.add(attempt(""))],
     "it was lost at each of its attempts": [lambda seen: seen.load.calls.update({"a": "lost"})],

@@ -137,8 +137,13 @@ def _add_tools_with_stores(server: Server, ledger: Ledger, file: Path) -> None:
 
     @server.tool(task=TaskPolicy(after=0, poll=0.5, on_loss="rerun", max_takeovers=1000))
     async def work(call: str, seconds: float, ctx: Context) -> str:
+        async def run(step: int) -> None:
+            ledger.note(f"{call}:{step}", f"ran {os.getpid()} {time.monotonic():.3f}")
+            await trio.sleep(seconds / STEPS)
+
         for step in range(STEPS):
-            await ctx.once(f"step-{step}", trio.sleep, seconds / STEPS)
+            await ctx.once(f"step-{step}", run, step)
+            ledger.note(f"{call}:{step}", f"kept {os.getpid()} {time.monotonic():.3f}")
         return digest(call, 0)
 
     @server.tool
