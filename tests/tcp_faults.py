@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator
 from typing import Self
 
 import attrs
 import trio
 
-__all__ = ["CuttingProxy", "Replies"]
+__all__ = ["HABITS", "CuttingProxy", "ProxyProcess", "Replies"]
+
+HABITS = {
+    "passing": "It passes everything.",
+    "broken": "It has broken all connections, and passes what comes on new ones.",
+    "refusing": "It has broken all connections, and refuses new ones, as if nothing listened.",
+    "cutting": "It breaks each connection in place of the first response.",
+    "holding": "It holds all bytes, and passes them on later.",
+    "deaf": "It drops the messages of publish/subscribe.",
+}
 
 MESSAGE = re.compile(rb">\d+\r\n\$\d+\r\n[ps]?message\r\n")
 """What a message of publish/subscribe begins with, in RESP 3."""
@@ -87,31 +99,22 @@ class CuttingProxy:
                 yield proxy
                 nursery.cancel_scope.cancel()
 
-    def cut(self) -> None:
-        """Break all connections."""
-        for each in self._connections:
-            each.cancel()
-
-    @contextlib.contextmanager
-    def stalled(self) -> Iterator[None]:
-        """Hold all bytes for the block, and then pass them on."""
-        self._passing = trio.Event()
-        try:
-            yield
-        finally:
-            self._passing.set()
-
-    @contextlib.asynccontextmanager
-    async def refusing(self) -> AsyncIterator[None]:
-        """Break all connections, and refuse new ones for the block, as if nothing listened."""
+    async def be(self, habit: str) -> None:
+        """Take on one of the `HABITS`, in place of the one before."""
         assert self._nursery is not None
-        self._listening.cancel()
-        self.cut()
-        try:
-            yield
-        finally:
-            with trio.CancelScope(shield=True):
-                await self._nursery.start(self._listen)
+        assert habit in HABITS
+        self.cutting, self.deaf = habit == "cutting", habit == "deaf"
+        if habit == "holding":
+            self._passing = trio.Event()
+        else:
+            self._passing.set()
+        if habit == "refusing":
+            self._listening.cancel()
+        elif self._listening.cancel_called:
+            await self._nursery.start(self._listen)
+        if habit in ("refusing", "broken"):
+            for each in self._connections:
+                each.cancel()
 
     async def _listen(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         with _bound(self.port) as sock, trio.CancelScope() as self._listening:
@@ -159,3 +162,57 @@ def _bound(port: int) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", port))
     return sock
+
+
+@attrs.define(eq=False)
+class ProxyProcess:
+    """A proxy in a process of its own, which no load of this one delays.
+
+    Attributes:
+        port: Where it listens.
+    """
+
+    port: int
+    _process: trio.Process
+    _said: AsyncIterator[str]
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def to(cls, path: str) -> AsyncIterator[Self]:
+        """Run one until the end of the block."""
+        command = [sys.executable, "-m", "tests.tcp_faults", path]
+        process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            said = _lines(process.stdout)
+            yield cls(int(await anext(said)), process, said)
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+    async def be(self, habit: str) -> None:
+        """Let it take on one of the `HABITS`, and wait until it has."""
+        assert self._process.stdin is not None
+        await self._process.stdin.send_all(f"{habit}\n".encode())
+        await anext(self._said)
+
+
+async def _lines(stream: trio.abc.ReceiveStream) -> AsyncIterator[str]:
+    rest = b""
+    async for data in stream:
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.decode()
+
+
+async def _serve_orders(path: str) -> None:
+    async with CuttingProxy.to(path) as proxy:
+        print(proxy.port, flush=True)
+        async for habit in _lines(trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))):
+            await proxy.be(habit)
+            print(habit, flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(_serve_orders, sys.argv[1])

@@ -17,7 +17,7 @@ import trio
 from tests.chaos.events import Does, Event
 from tests.chaos.processes import Served
 from tests.redis_server import RedisServer, redis_server
-from tests.tcp_faults import CuttingProxy
+from tests.tcp_faults import ProxyProcess
 
 PREFIX = "chaos"
 
@@ -64,7 +64,7 @@ class SharedEngine:
     }
     lockable: ClassVar[bool] = False
     _engine: RedisServer
-    _proxy: CuttingProxy
+    _proxy: ProxyProcess
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -72,7 +72,7 @@ class SharedEngine:
         """Run an engine for the block, whose log is left in a folder."""
         with redis_server("--appendonly", "yes", "--appendfsync", "always") as engine:
             try:
-                async with CuttingProxy.to(f"{engine.folder}/socket") as proxy:
+                async with ProxyProcess.to(f"{engine.folder}/socket") as proxy:
                     yield cls(engine, proxy)
             finally:
                 shutil.copy(engine.folder / "log", folder / "engine.log")
@@ -85,26 +85,15 @@ class SharedEngine:
         """Return what can happen to it."""
 
         async def kill(event: Event) -> None:
-            self._engine.kill()
-            seconds = rng.uniform(*DOWN)
             # Where it ran, connections are refused; or they are closed, as by a proxy in between.
-            async with self._proxy.refusing() if rng.random() < 0.5 else contextlib.nullcontext():
-                await trio.sleep(seconds)
-                await trio.to_thread.run_sync(self._engine.start)
-            await trio.to_thread.run_sync(self._load)
+            async with self._proxy_is(rng.choice(("refusing", "passing"))):
+                self._engine.kill()
+                await trio.sleep(rng.uniform(*DOWN))
+                await trio.to_thread.run_sync(self._start)
 
         async def stop(event: Event) -> None:
             with self._engine.stopped():
                 await trio.sleep(rng.uniform(*STOPPED))
-
-        async def hold(event: Event) -> None:
-            with self._proxy.stalled():
-                await trio.sleep(rng.uniform(*STOPPED))
-
-        async def fill(event: Event) -> None:
-            await self._set("maxmemory", "1")
-            await trio.sleep(rng.uniform(*DOWN))
-            await self._set("maxmemory", "0")
 
         async def follow(event: Event) -> None:
             # A replica whose primary does not exist keeps its data.
@@ -112,15 +101,27 @@ class SharedEngine:
             await trio.sleep(rng.uniform(*DOWN))
             await self._ask("REPLICAOF", "NO", "ONE")
 
+        async def fill(event: Event) -> None:
+            await self._ask("CONFIG", "SET", "maxmemory", "1")
+            await trio.sleep(rng.uniform(*DOWN))
+            await self._ask("CONFIG", "SET", "maxmemory", "0")
+
+        def proxied(habit: str, least: float, most: float) -> Does:
+            async def happen(event: Event) -> None:
+                async with self._proxy_is(habit):
+                    await trio.sleep(rng.uniform(least, most))
+
+            return happen
+
         return {
             "engine killed": kill,
             "engine stopped": stop,
-            "connections cut": self._cut,
-            "responses cut": self._cut_responses,
-            "bytes held": hold,
+            "connections cut": proxied("broken", 0, 0),
+            "responses cut": proxied("cutting", CUT, CUT),
+            "bytes held": proxied("holding", *STOPPED),
             "memory full": fill,
             "engine read-only": follow,
-            "wake-ups dropped": self._drop,
+            "wake-ups dropped": proxied("deaf", DROPPED, DROPPED),
         }
 
     def left(self) -> list[str]:
@@ -136,25 +137,16 @@ class SharedEngine:
                 found.append(f"a key that lives for {milliseconds / 1000:.0f} s: {key}")
         return found
 
-    async def _cut(self, event: Event) -> None:
-        self._proxy.cut()
+    @contextlib.asynccontextmanager
+    async def _proxy_is(self, habit: str) -> AsyncIterator[None]:
+        await self._proxy.be(habit)
+        yield
+        await self._proxy.be("passing")
 
-    async def _cut_responses(self, event: Event) -> None:
-        self._proxy.cutting = True
-        await trio.sleep(CUT)
-        self._proxy.cutting = False
-
-    async def _drop(self, event: Event) -> None:
-        self._proxy.deaf = True
-        await trio.sleep(DROPPED)
-        self._proxy.deaf = False
-
-    def _load(self) -> None:
+    def _start(self) -> None:
+        self._engine.start()
         while "loading:0" not in self._engine.ask("INFO", "persistence"):
             time.sleep(0.05)
-
-    async def _set(self, name: str, value: str) -> None:
-        await self._ask("CONFIG", "SET", name, value)
 
     async def _ask(self, *words: str) -> str:
         return await trio.to_thread.run_sync(lambda: self._engine.ask(*words))
