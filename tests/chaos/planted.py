@@ -28,6 +28,7 @@ def _rude_end() -> None:
 
 def _blind_writes() -> None:
     """An update of a state does not look whether another one came before it."""
+    stores: Any
     for stores in (SqliteStores, ValkeyStores):
         stores.put_state = _blind(stores.put_state)
 
@@ -57,6 +58,7 @@ def _repeated_writes() -> None:
 
 def _forgotten_journal() -> None:
     """What is noted in the journal of a task is not kept."""
+    stores: Any
     for stores in (SqliteStores, ValkeyStores):
         stores.journal = _no_journal
 
