@@ -20,6 +20,7 @@ from tests.chaos.load import LEGACY, MODERN, TIMEOUT, Listener, Load, Route
 from tests.chaos.processes import Served
 from tests.chaos.shared_engine import SharedEngine
 from tests.chaos.shared_file import SharedFile
+from tests.chaos.tools import MEMBER_LEASE
 from trio_mcp import Client, TrioMcpError
 from trio_mcp.stores import KeyRing
 
@@ -29,6 +30,9 @@ EVERY = 0.5
 
 HEARD = 4.0
 """Seconds within which a change is heard without wake-ups: 2 until a look, 1 after a failed one, and a margin."""
+
+TAKEN_OVER = MEMBER_LEASE + 4.0
+"""Seconds after which nothing is left of a process that has died: its lease, 3 until one looks, and a margin."""
 
 WARM = 3.0
 QUIET = 4.0
@@ -124,6 +128,9 @@ async def _run(plan: Plan, shared: Shared, served: Served) -> Seen:
                     await served.start_supervisor(nursery)
                     await served.start_worker(nursery)
                     await _under_load(seen, events, routes)
+                    # The others end what a dead process served.
+                    last = max((event.ended for event in events.all), default=0.0)
+                    await trio.sleep(max(0.0, last + TAKEN_OVER - time.monotonic()))
                     seen.states = {route.name: await _written(route) for route in routes}
                 finally:
                     await served.end()

@@ -42,8 +42,11 @@ REFUSED = "has no memory left|is a replica"
 LONGEST = 86_400.0 + 3_600.0
 """Seconds for which a key lives after its last use at most: an event lives for a day, and the engine has an hour."""
 
+OF_SESSIONS = re.compile(r".*:(sessions?|streams|events|members?|mail|letters|opened|carried)(:.*)?")
+"""The keys of sessions, and of processes that serve them, none of which there is once all have ended."""
+
 STAYING = re.compile(rf"\{{{PREFIX}\}}:(about|[\w-]+:states?:.*)")
-"""The keys that have no end: the one of the prefix, and the states of users, which are kept for ever by default."""
+"""The keys that have no end: the one of the prefix, and the states of users, which have none by default."""
 
 
 @attrs.frozen
@@ -125,13 +128,15 @@ class SharedEngine:
         }
 
     def left(self) -> list[str]:
-        """Return the keys that never end, except those that shall not, and those that live too long."""
+        """Return the keys that never end, except those that shall not, that live too long, and of ended sessions."""
         found = []
         for key in sorted(self._engine.keys("*")):
             if STAYING.fullmatch(key):
                 continue
             milliseconds = int(self._engine.ask("PTTL", key))
-            if milliseconds == -1:
+            if OF_SESSIONS.fullmatch(key):
+                found.append(f"a key of an ended session or process: {key}")
+            elif milliseconds == -1:
                 found.append(f"a key without an end: {key}")
             elif milliseconds > 1000 * LONGEST:
                 found.append(f"a key that lives for {milliseconds / 1000:.0f} s: {key}")
