@@ -152,11 +152,11 @@ async def _under_load(seen: Seen, events: Events, routes: list[Route]) -> None:
         seen.listeners = [Listener(number % TOPICS) for number in range(plan.listeners)]
         for number, each in enumerate(seen.listeners):
             around.start_soon(each.run, clients[number // TOPICS % 2])
-        around.start_soon(_touch_now_and_then, touching, random.Random(plan.seed))
         around.start_soon(_tell, seen)
         async with trio.open_nursery() as loads:
             seen.begun = time.monotonic()
             loads.start_soon(seen.load.run, stop)
+            loads.start_soon(_touch_now_and_then, touching, random.Random(plan.seed), stop)
             await trio.sleep(WARM)
             await events.run(plan.minutes * 60)
             await trio.sleep(QUIET)
@@ -173,9 +173,9 @@ async def _touch(client: Client, number: int) -> None:
     await client.call_tool("touch", {"number": number}, timeout=TIMEOUT)
 
 
-async def _touch_now_and_then(client: Client, rng: random.Random) -> None:
+async def _touch_now_and_then(client: Client, rng: random.Random, stop: trio.Event) -> None:
     """Change one topic after the other, on one connection: the other processes do not look because of a change."""
-    while True:
+    while not stop.is_set():
         with contextlib.suppress(TrioMcpError):  # the ledger says whether it was done
             await _touch(client, rng.randrange(TOPICS))
         await trio.sleep(EVERY)
