@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from tests.chaos.ledger import Entry
 from tests.chaos.load import KINDS, PATIENCE, Attempt, Listener
 from tests.chaos.run import HEARD, Seen
-from tests.chaos.shared_engine import REFUSED, SILENT, SharedEngine
-from tests.chaos.shared_file import SharedFile
+from tests.chaos.stream_rules import Causes, StreamRules
 from tests.chaos.tools import GRACE, MOST_EXTRA, TIMEOUT as STORE_TIMEOUT
 
 MARGIN = 1.0
@@ -83,6 +82,9 @@ class Judge:
         yield from self._of_states()
         for listener in self._seen.listeners:
             yield from self._of_listener(listener)
+        endings = [event for event in self._seen.events if event.kind in ENDINGS]
+        causes = Causes(self._away, endings, self._seen.deaths, self._wounded)
+        yield from StreamRules(self._seen, causes).broken()
         yield from self._of_processes()
         yield from (f"there was still {each}" for each in self._seen.left)
 

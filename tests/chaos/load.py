@@ -206,13 +206,14 @@ class Load:
         self._rng = random.Random(seed)
         self._number = 0
 
-    async def run(self, stop: trio.Event) -> None:
-        """Make calls until an event is set, and wait for those that are under way."""
+    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Make calls until an event is set, and wait for those that are under way; it has started with its clients."""
         async with contextlib.AsyncExitStack() as stack:
             clients = {}
             for route in self._routes:
                 if route.kept:
                     clients[route] = await stack.enter_async_context(route.client(Answers(elicitation=answer)))
+            task_status.started()
             due = trio.current_time()
             async with trio.open_nursery() as nursery:
                 while not stop.is_set():
@@ -279,13 +280,14 @@ class Listener:
         while True:
             try:
                 async with client.listen(resources=[topic(self.number)], timeout=TIMEOUT) as events:
-                    self._note("on")
+                    self.note("on")
                     async for _ in events:
-                        self._note("told")
+                        self.note("told")
             except TrioMcpError:
                 pass
-            self._note("off")
+            self.note("off")
             await trio.sleep(PAUSES[0])
 
-    def _note(self, what: str) -> None:
+    def note(self, what: str) -> None:
+        """Note that something of `heard` has happened now."""
         self.heard.append((time.monotonic(), what))

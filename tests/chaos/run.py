@@ -18,9 +18,8 @@ from tests.chaos.front import before
 from tests.chaos.ledger import Entry, entries, kept
 from tests.chaos.load import LEGACY, MODERN, TIMEOUT, Listener, Load, Route
 from tests.chaos.processes import Served
-from tests.chaos.shared_engine import SharedEngine
-from tests.chaos.shared_file import SharedFile
-from tests.chaos.tools import MEMBER_LEASE
+from tests.chaos.streams import StreamLoad
+from tests.chaos.tools import LIST
 from trio_mcp import Client, TrioMcpError
 from trio_mcp.stores import KeyRing
 
@@ -37,6 +36,9 @@ TAKEN_OVER = MEMBER_LEASE + 4.0
 WARM = 3.0
 QUIET = 4.0
 """Seconds of load without events, at the beginning and at the end. Chosen."""
+
+OF_STREAMS = 0.1
+"""The share of the calls that belong to sessions whose streams break, beside all others. Chosen."""
 
 
 @attrs.frozen(kw_only=True)
@@ -60,6 +62,7 @@ class Seen:
     Attributes:
         plan: Its plan.
         load: The calls.
+        streams: The sessions whose streams break.
         listeners: The listeners.
         events: What happened.
         deaths: When each process was killed, by its id.
@@ -73,6 +76,7 @@ class Seen:
 
     plan: Plan
     load: Load
+    streams: StreamLoad
     listeners: list[Listener] = attrs.Factory(list)
     events: list[Event] = attrs.Factory(list)
     deaths: dict[int, float] = attrs.Factory(dict)
@@ -93,13 +97,34 @@ STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[Shared]]] = {
 
 async def run(plan: Plan) -> Seen:
     """Run it all, and return what was seen."""
-    KeyRing.add(plan.out / "chaos.keys")
-    async with STORES[plan.stores](plan.out) as shared:
-        served = Served(plan.out, shared.settings, plan.plant)
-        try:
-            seen = await _run(plan, shared, served)
-        finally:
-            left = served.kill_all()
+    folder = plan.out
+    KeyRing.add(folder / "chaos.keys")
+    served = Served(folder, plan.plant)
+    try:
+        async with kept(folder):
+            with before(served.port, folder / "nginx.log") as (nginx_kept, nginx_anew):
+                direct = f"http://127.0.0.1:{served.port}/mcp"
+                routes = [
+                    Route("direct-kept", direct, True, 30),
+                    Route("direct-anew", direct, False, 15),
+                    Route("nginx-kept", nginx_kept, True, 30),
+                    Route("nginx-anew", nginx_anew, True, 25),
+                    Route("session-direct", direct, True, 15, LEGACY),
+                    Route("session-nginx", nginx_anew, True, 15, LEGACY),
+                ]
+                streams = StreamLoad([direct, nginx_anew], plan.rate * OF_STREAMS, f"streams-{plan.seed}")
+                load = Load(routes, plan.rate, f"{plan.seed}")
+                seen = Seen(plan, load, streams, deaths=served.deaths, said=served.said)
+                async with trio.open_nursery() as nursery:
+                    try:
+                        await served.start_supervisor(nursery)
+                        await served.start_worker(nursery)
+                        await _under_load(seen, served, routes, nursery)
+                        seen.states = {route.name: await _written(route) for route in routes}
+                    finally:
+                        await served.end()
+                        nursery.cancel_scope.cancel()
+        seen.ledger = entries(folder)
         seen.left = [
             *(await trio.to_thread.run_sync(shared.left)),
             *(f"a connection: {each}" for each in served.connections()),
@@ -146,23 +171,26 @@ async def _under_load(seen: Seen, events: Events, routes: list[Route]) -> None:
         routes[0].client() as direct,
         routes[2].client() as proxied,
         routes[0].client() as touching,
+        seen.streams.followed(),
         trio.open_nursery() as around,
     ):
         clients = [direct, proxied]
         seen.listeners = [Listener(number % TOPICS) for number in range(plan.listeners)]
         for number, each in enumerate(seen.listeners):
             around.start_soon(each.run, clients[number // TOPICS % 2])
+        seen.listeners += [listener for session in seen.streams.sessions for listener in session.listeners]
+        around.start_soon(_touch_now_and_then, touching, random.Random(plan.seed))
         around.start_soon(_tell, seen)
         async with trio.open_nursery() as loads:
             seen.begun = time.monotonic()
-            loads.start_soon(seen.load.run, stop)
-            loads.start_soon(_touch_now_and_then, touching, random.Random(plan.seed), stop)
+            await loads.start(seen.load.run, stop)
+            loads.start_soon(seen.streams.run, stop)
             await trio.sleep(WARM)
             await events.run(plan.minutes * 60)
             await trio.sleep(QUIET)
             stop.set()
         # The last change of each topic, of which each listener must hear.
-        for number in range(TOPICS):
+        for number in range(LIST, TOPICS):
             await _touch(touching, number)
         await trio.sleep(HEARD)
         seen.ended = time.monotonic()
@@ -177,7 +205,7 @@ async def _touch_now_and_then(client: Client, rng: random.Random, stop: trio.Eve
     """Change one topic after the other, on one connection: the other processes do not look because of a change."""
     while not stop.is_set():
         with contextlib.suppress(TrioMcpError):  # the ledger says whether it was done
-            await _touch(client, rng.randrange(TOPICS))
+            await _touch(client, rng.randrange(LIST, TOPICS))
         await trio.sleep(EVERY)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import signal
 import sqlite3
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from pydantic import BaseModel
 
 from tests.soak.record import Ledger
 from tests.soak.tools import digest
-from trio_mcp import Context, InputOptions, Principal, Server, ToolError
+from trio_mcp import Context, InputOptions, Principal, RequestTimeout, Server, ToolError, TransportError
 from trio_mcp.extensions import TaskOptions, TaskPolicy, Tasks
-from trio_mcp.stores import KeyRing, StoreError, Stores, UserStateOptions
+from trio_mcp.server.context import ServedContext
+from trio_mcp.session.session import BaseSession
+from trio_mcp.stores import KeyRing, SqliteStores, StoreError, UserStateOptions
 
 LEASE = 3.0
 """Seconds after which a silent process is killed while others can't write to the file, and a lost task is claimed."""
@@ -44,6 +48,12 @@ DELAY = 3.0
 
 MAX_STATE = 4 * 1024 * 1024
 """Bytes that the updates of a user may take: their ids are kept for the whole run."""
+
+ASKING = 25.0
+"""Seconds for which a question in a session waits for its answer: some clients lose the stream before they get it."""
+
+LIST = -1
+"""The number that stands for the list of resources, where others stand for topics."""
 
 STEPS = 4
 """How many steps a task has, and how many `steps` reports."""
@@ -76,6 +86,7 @@ def make(folder: Path, stores: Stores) -> Server:
         middleware=[lambda ctx, call_next: _note(ledger, ctx, call_next)],
     )
     _add_tools(server)
+    _add_tools_of_sessions(server, ledger)
     _add_tools_with_stores(server, ledger, folder / "chaos.db")
     return server
 
@@ -118,6 +129,48 @@ def _add_tools(server: Server) -> None:
         return f"{answer.data.text if answer.data else answer.action} {digest(call, 0)}"
 
 
+def _add_tools_of_sessions(server: Server, ledger: Ledger) -> None:
+    """Add the tools that ask: each question has a token, which its answer must repeat."""
+
+    def asked(call: str) -> str:
+        token = secrets.token_hex(4)
+        ledger.note(f"{call}?{token}", f"asked {os.getpid()} {time.monotonic():.3f}")
+        return token
+
+    def answered(call: str, token: str) -> str:
+        ledger.note(f"{call}?{token}", f"answered {os.getpid()} {time.monotonic():.3f}")
+        return f"{token} {digest(call, 0)}"
+
+    @contextlib.contextmanager
+    def unanswered() -> Iterator[None]:
+        try:
+            yield
+        except (RequestTimeout, TransportError) as exc:  # the second one if the question could not be stored
+            raise ToolError(f"unanswered: {exc}") from None
+
+    @server.tool
+    async def quiz(call: str, ctx: Context) -> str:
+        """Ask on the stream of the call, after some progress."""
+        await ctx.report_progress(1, 2)
+        with unanswered():
+            answer = await ctx.elicit(asked(call), Answer, timeout=ASKING)
+        await ctx.report_progress(2, 2)
+        return answered(call, answer.data.text if answer.data else answer.action)
+
+    @server.tool
+    async def knock(call: str, ctx: Context) -> str:
+        """Send a log message and a question on the stream of messages that belong to no request."""
+        assert isinstance(ctx, ServedContext)
+        assert isinstance(ctx.connection, BaseSession)
+        token = asked(call)
+        await ctx.connection.send_notification("notifications/message", {"level": "warning", "data": call})
+        content = {"role": "user", "content": {"type": "text", "text": token}}
+        params = {"messages": [content], "maxTokens": 1}
+        with unanswered():
+            reply = await ctx.connection.send_request("sampling/createMessage", params, timeout=ASKING)
+        return answered(call, reply["content"]["text"])
+
+
 def _add_tools_with_stores(server: Server, ledger: Ledger, file: Path) -> None:
     @server.tool
     async def put(call: str, ctx: Context) -> str:
@@ -148,7 +201,10 @@ def _add_tools_with_stores(server: Server, ledger: Ledger, file: Path) -> None:
 
     @server.tool
     async def touch(number: int) -> None:
-        server.notify_resource_updated(topic(number))
+        if number == LIST:
+            server.notify_resources_changed()
+        else:
+            server.notify_resource_updated(topic(number))
         ledger.note(str(number), f"touched {os.getpid()} {time.monotonic():.3f}")
 
     @server.tool
