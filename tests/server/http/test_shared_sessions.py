@@ -89,11 +89,10 @@ def make(place: Place) -> Made:
         return number
 
     @made.server.tool
-    async def ask(ctx: Context) -> str:
-        try:
-            return f"it was {await ctx.list_roots()}"
-        except TrioMcpError as exc:
-            return f"it was {type(exc).__name__}: {exc}"
+    async def pace(ctx: Context) -> None:
+        await made.go.wait()
+        await ctx.report_progress(1)
+        await made.finished.wait()
 
     @made.server.tool
     async def note(ctx: Context, text: str) -> None:
@@ -208,6 +207,66 @@ async def test_a_stream_is_resumed_in_another_process(place: Place) -> None:
             response = await events.message()
             assert (progress, response["result"]["content"][0]["text"]) == ([2, 3], "done")
             assert await events.messages() == []  # the stream ends with the response
+
+
+async def test_a_stream_can_be_resumed_elsewhere_once_the_store_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Resumability and Redelivery: the store was away as the process wanted to note that it runs the request."""
+    async with opened(lambda: SqliteStores(tmp_path / "desk.db")) as both:
+        store = both.made[0].server._core.stores.sessions  # noqa: SLF001
+        really, tries, noted = store.open, list[int](), trio.Event()
+
+        async def open(key: str, token: str, stream: int, requests: Any) -> bool:
+            tries.append(stream)
+            if len(tries) < 3:
+                await trio.lowlevel.checkpoint()
+                raise StoreError("the file is locked")
+            is_open = await really(key, token, stream, requests)
+            noted.set()
+            return bool(is_open)
+
+        monkeypatch.setattr(store, "open", open)
+        async with both.one.call("wait", {"progress": 1}) as r:
+            last = await Events(r).next()
+        await noted.wait()
+        async with both.two.listen(last.id) as r:
+            events = Events(r)
+            assert (await events.message())["params"]["progress"] == 1
+            both.made[0].go.set()
+            assert (await events.message())["result"]["content"][0]["text"] == "done"
+        assert len(set(tries)) == 1
+
+
+async def test_what_is_stored_on_a_stream_is_on_one_that_the_store_knows(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise nobody would end the stream if the process died."""
+    async with opened(place) as both:
+        store = both.made[0].server._core.stores.sessions  # noqa: SLF001
+        really, append, calls = store.open, store.append, list[str]()
+
+        async def open(key: str, token: str, stream: int, requests: Any) -> bool:
+            calls.append("open")
+            if len(calls) == 1:
+                await trio.lowlevel.checkpoint()
+                raise StoreError("the file is locked")
+            return bool(await really(key, token, stream, requests))
+
+        async def appended(key: str, events: Any, *more: Any, **options: Any) -> Any:
+            calls.extend("append" for event in events if b"progress" in event.data)
+            return await append(key, events, *more, **options)
+
+        monkeypatch.setattr(store, "open", open)
+        monkeypatch.setattr(store, "append", appended)
+        async with both.one.call("pace") as r:
+            events = Events(r)
+            assert not (await events.next()).data  # the event that only gives an id
+            both.made[0].go.set()
+            assert (await events.message())["method"] == "notifications/progress"
+            both.made[0].finished.set()
+            assert "result" in await events.message()
+        assert calls == ["open", "open", "append"]
 
 
 async def test_a_stream_that_has_ended_is_replayed_by_another_process(place: Place) -> None:

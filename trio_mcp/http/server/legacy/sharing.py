@@ -120,6 +120,8 @@ class Membership:
         self._next_id = 1
         self._read = 0
         self._unended: dict[tuple[str, int], Sequence[StoredEvent]] = {}
+        # The open streams that the store does not know yet: it was away when they were to be noted.
+        self.unnoted: dict[tuple[str, int], tuple[SessionCopy, NumberedStream]] = {}
 
     @property
     def number(self) -> int:
@@ -203,6 +205,7 @@ class Membership:
             why = "the process was silent for too long, and another one has ended the request"
         self._member = None
         self._unended.clear()
+        self.unnoted.clear()
         for copy in tuple(self.copies.values()):
             copy.session.end(why)
 
@@ -217,6 +220,7 @@ class Membership:
                     try:
                         await self._read_letters(member)
                         await self._end_streams(member)
+                        await self._note_streams()
                         now = trio.current_time()
                         if now >= stayed + LEASE / 3:
                             await self._stay(member)
@@ -283,6 +287,11 @@ class Membership:
             (key, stream), last = next(iter(self._unended.items()))
             await self.store.append(key, last, member.token, ended=[stream])
             self._unended.pop((key, stream), None)
+
+    async def _note_streams(self) -> None:
+        while self.unnoted:  # noqa: ASYNC913 - the caller has checkpoints
+            copy, stream = next(iter(self.unnoted.values()))
+            await copy.note(stream)
 
     async def _look_after_others(self) -> None:
         for dead in await self.store.take_over(lease=LEASE, most=BURIED):
@@ -522,11 +531,25 @@ class SessionCopy(EventStore):
         if stream.noted or not stream.owed:
             return
         stream.noted = True
-        requests = [json.dumps(each) for each in stream.owed]
-        # If the store can't be used, the request goes on: only its stream can't be resumed elsewhere.
+        # If the store can't be used, the request goes on: its stream is noted later, and can't be resumed elsewhere
+        # before.
         with self._unheard():
-            if not await self._store.open(self.key, self.token, stream.number, requests):
-                self.session.end("the session has ended")
+            try:
+                await self.note(stream)
+            except StoreError:
+                self.membership.unnoted[self.key, stream.number] = self, stream
+                raise
+
+    async def note(self, stream: NumberedStream) -> None:
+        """Note a stream in the store, unless it has ended.
+
+        Raises:
+            StoreError: If the store can't be used; the stream is noted later then.
+        """
+        requests = [json.dumps(each) for each in stream.owed]
+        if requests and not stream.ended and not await self._store.open(self.key, self.token, stream.number, requests):
+            self.session.end("the session has ended")
+        self.membership.unnoted.pop((self.key, stream.number), None)
         if not stream.owed and stream.ready == stream.last:  # the response has come in the meantime
             await self.close(stream.number)
 
@@ -608,6 +631,10 @@ class SessionCopy(EventStore):
         try:
             if self.changing:
                 await self.save()
+            # Nothing is stored on a stream of which the store does not know who ends it.
+            for number in {event.stream for event in events} if self.membership.unnoted else ():
+                if number not in ended and (found := self.membership.unnoted.get((self.key, number))) is not None:
+                    await self.note(found[1])
             # The store has an index of these times, so a new one costs it time.
             later = self._later() if ended else 0.0
             expires = later if later > self._expires + self._timeout / 20 else None
