@@ -242,7 +242,8 @@ class Judge:
         if not changes:
             return
         last = changes[-1][0]
-        if not listener.heard or listener.heard[-1][1] == "off" or listener.heard[-1][0] < last:
+        knows = ("told",) if listener.later else ("told", "on")
+        if not any(at >= last and what in knows for at, what in listener.heard):
             yield f"{who} has not heard of the last change at {self._time(last)}"
         times = [at for at, _ in listener.heard]
         for at, pid in changes:

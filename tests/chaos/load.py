@@ -268,11 +268,12 @@ class Listener:
 
     Attributes:
         number: The number of the topic.
+        later: Whether it is also told of the last change while it did not listen; otherwise it looks by itself then.
         heard: When it began to listen (``on``), was told of a change (``told``), or lost its subscription (``off``).
     """
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, *, later: bool = False) -> None:
+        self.number, self.later = number, later
         self.heard: list[tuple[float, str]] = []
 
     async def run(self, client: Client) -> None:

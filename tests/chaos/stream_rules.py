@@ -129,7 +129,8 @@ class StreamRules:
             yield f"it has {len(call.responses)} responses"
         if call.late:
             yield f"after its response came {call.late}"
-        if call.progress != [*range(1, len(call.progress) + 1)] and not self._met_no_store(call):
+        steps = PROGRESS.get(call.kind, 0) if call.outcome == "responded" and _succeeded(call) else len(call.progress)
+        if call.progress != [*range(1, steps + 1)] and not self._met_no_store(call):
             yield f"its progress was {call.progress}"
         rules: dict[str, Callable[[StreamCall], Iterator[str]]] = {
             "responded": self._of_responded,
@@ -162,8 +163,6 @@ class StreamRules:
             yield f"it got the answer to another question: {text}"
         elif "ended" not in [entry.what for entry in entries]:
             yield "it succeeded, and no process has ended it"
-        elif call.kind in PROGRESS and len(call.progress) < PROGRESS[call.kind] and not self._met_no_store(call):
-            yield f"its progress was {call.progress}"
 
     def _of_error(self, call: StreamCall, text: str) -> Iterator[str]:
         if text != LOST and not self._may_fail(call):
@@ -258,6 +257,10 @@ def _of_carried(carried: Carried) -> Iterator[str]:
         elif number != last + is_message:
             yield f"the event {stream}-{number} followed {stream}-{last}"
         last = number
+
+
+def _succeeded(call: StreamCall) -> bool:
+    return not any("error" in each or each["result"].get("isError") for each in call.responses.values())
 
 
 def _numbers(id: str) -> tuple[int, int]:

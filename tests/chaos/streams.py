@@ -164,7 +164,7 @@ class StreamSession:
         self.noted: dict[str, str] = {}
         self.asked: dict[str, Asked] = {}
         self.odd: list[tuple[float, str]] = []
-        self.listeners = [Listener(number), Listener(LIST)]
+        self.listeners = [Listener(number, later=True), Listener(LIST, later=True)]
         self.alive: bool | None = None
 
     # --- requests ------------------------------------------------------------------------------------------------

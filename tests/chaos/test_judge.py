@@ -14,6 +14,7 @@ from tests.chaos.judge import CANCELLED, Judge
 from tests.chaos.ledger import Entry
 from tests.chaos.load import Attempt, Listener, Load
 from tests.chaos.run import HEARD, Plan, Seen
+from tests.chaos.streams import StreamLoad
 
 RAN, OTHER, KILLED, STOPPED, SUPERVISOR = 1, 2, 3, 4, 5
 RENEWAL, DEATH, AWAY, DOWN = 12.0, 20.0, 40.0, 60.0
@@ -98,8 +99,11 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
 
 def seen_with(folder: Path) -> Seen:
     """Return a run in which all promises are kept."""
-    plan = Plan(stores="sqlite", minutes=1, seed=1, out=folder, rate=1, listeners=1, pause=1)
-    seen = Seen(plan, Load([], 1, ""), begun=0.0, ended=100.0, deaths={KILLED: DEATH, SUPERVISOR: DOWN})
+    plan = Plan(minutes=1, seed=1, out=folder, rate=1, listeners=1, pause=1)
+    streams = StreamLoad([], 1, "")
+    for session in streams.sessions:
+        session.alive = True
+    seen = Seen(plan, Load([], 1, ""), streams, begun=0.0, ended=100.0, deaths={KILLED: DEATH, SUPERVISOR: DOWN})
     seen.events += [
         Event("SIGHUP", RENEWAL, RENEWAL + 3, 0, RENEWAL + 3),
         Event("SIGKILL of a child", DEATH, DEATH + 1, KILLED, DEATH + 1),

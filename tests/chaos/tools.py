@@ -40,8 +40,8 @@ TIMEOUT = 2.0
 """Seconds for which an operation waits for the file, or for the engine."""
 
 GRACE = 3.0
-MOST_EXTRA = 3.0
-"""Seconds beyond its grace after which a process that is to end is killed."""
+MOST_EXTRA = 5.0
+"""Seconds beyond its grace after which a process that is to end is killed; the library's own figure."""
 
 DELAY = 3.0
 """Seconds after which a new key signs."""
