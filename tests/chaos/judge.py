@@ -63,6 +63,8 @@ class Judge:
         self._away = [event for event in seen.events if event.kind in AWAY] + self._stopped
         self._down = [event for event in seen.events if event.kind == "SIGKILL of the supervisor"]
         self._wounded = {event.pid for event in self._stopped}
+        endings = [event for event in seen.events if event.kind in ENDINGS]
+        self._streams = StreamRules(seen, Causes(self._away, endings, seen.deaths, self._wounded))
 
     def broken(self) -> Iterator[str]:
         """Yield the broken promises."""
@@ -82,9 +84,7 @@ class Judge:
         yield from self._of_states()
         for listener in self._seen.listeners:
             yield from self._of_listener(listener)
-        endings = [event for event in self._seen.events if event.kind in ENDINGS]
-        causes = Causes(self._away, endings, self._seen.deaths, self._wounded)
-        yield from StreamRules(self._seen, causes).broken()
+        yield from self._streams.broken()
         yield from self._of_processes()
         yield from (f"there was still {each}" for each in self._seen.left)
 
@@ -311,6 +311,7 @@ class Judge:
         yield "attempts", ", ".join(f"{name} {number:,}" for name, number in outcomes.most_common())
         yield "errors", ", ".join(f"{text} {number}" for text, number in self._reasons().most_common()) or "none"
         yield "of these, requests of nginx that crossed the end of their connection", f"{self._count_crossed()}"
+        yield from self._streams.figures()
         kinds = Counter(event.kind for event in seen.events)
         rolling = [event for event in seen.events if event.kind == "SIGHUP"]
         during = sum(any(each.began <= at.ended and at.began <= each.ended for each in rolling) for at in attempts)

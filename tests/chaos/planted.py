@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from trio_mcp.http.runner.wire import Connections
+from trio_mcp.http.server.legacy.sharing import Membership
 from trio_mcp.server import bus
 from trio_mcp.stores import KeyRing, SqliteStores, StoreError, Stores, ValkeyStores
 from trio_mcp.stores.valkey_client import EngineClient
@@ -74,11 +75,19 @@ def _one_key() -> None:
     KeyRing.keys = lambda self, now, lifetime: keys(self, now, lifetime)[:1]  # type: ignore[method-assign]
 
 
+def _no_burials() -> None:
+    """Nobody ends the streams of a process that has died."""
+
+    async def look(self: Membership) -> None:
+        await trio.lowlevel.checkpoint()
+
+    Membership._look_after_others = look  # type: ignore[method-assign]  # noqa: SLF001
+
+
 PLANTED: dict[str, Callable[[], None]] = {
     "no looks": _no_looks,
     "rude end": _rude_end,
     "blind writes": _blind_writes,
     "one key": _one_key,
-    "repeated writes": _repeated_writes,
-    "forgotten journal": _forgotten_journal,
+    "no burials": _no_burials,
 }

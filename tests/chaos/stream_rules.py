@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import attrs
 
+from tests.chaos.carried import Carried, StreamCall
 from tests.chaos.events import Event
 from tests.chaos.ledger import Entry
 from tests.chaos.run import Seen
-from tests.chaos.streams import Carried, StreamCall, StreamSession
+from tests.chaos.streams import StreamSession
 from tests.chaos.tools import GRACE, MEMBER_LEASE, STEPS, TIMEOUT as STORE_TIMEOUT
 from tests.soak.tools import digest
 from trio_mcp.http.server.legacy.sharing import LOST
@@ -102,6 +104,30 @@ class StreamRules:
     def _time(self, at: float) -> str:
         return f"{at - self._seen.begun:.2f}"
 
+    def figures(self) -> Iterator[tuple[str, str]]:
+        """Yield what streams went through, so that a run shows whether it has tried what it judges."""
+        sessions = self._seen.streams.sessions
+        calls = [call for session in sessions for call in session.calls]
+        outcomes = Counter(call.outcome for call in calls)
+        yield "calls in sessions whose streams break", ", ".join(f"{name} {n:,}" for name, n in outcomes.most_common())
+        ways = [each for call in calls for each in call.connections]
+        cut, resumed = sum(each.cut for each in ways), sum(bool(each.cursor) for each in ways)
+        standing = sum(len(session.standing) for session in sessions)
+        yield "connections that were cut; that resumed a call; standing streams", f"{cut:,}; {resumed:,}; {standing:,}"
+        asked = [each for session in sessions for each in session.asked.values()]
+        lost = [call for call in calls if LOST in [message_of(each) for each in call.responses.values()]]
+        took = [took for call in lost if (took := self._took(call)) is not None]
+        answered, slowest = sum(bool(each.accepted) for each in asked), max(took, default=0)
+        yield "questions of the server; that were answered", f"{len(asked):,}; {answered:,}"
+        yield "calls whose process ended; slowest error after that", f"{len(lost)}; {slowest:.1f} s"
+
+    def _took(self, call: StreamCall) -> float | None:
+        """Return the seconds from the end of a call's process until its client was told; None if unknown."""
+        entries = self._of_call[call.name]
+        ends = [entry.at for entry in entries if entry.what != "began"]
+        died = [self._causes.deaths[entry.pid] for entry in entries if entry.pid in self._causes.deaths]
+        return call.ended - min([*ends, *died]) if ends or died else None
+
     # --- sessions ------------------------------------------------------------------------------------------------
 
     def _of_session(self, session: StreamSession) -> Iterator[str]:
@@ -171,14 +197,13 @@ class StreamRules:
             return
         entries, causes = self._of_call[call.name], self._causes
         over = [entry for entry in entries if entry.what in ("ended", "failed")]
-        ends = [entry.at for entry in entries if entry.what != "began"]
         died = [causes.deaths[entry.pid] for entry in entries if entry.pid in causes.deaths]
         if over and not any(at <= over[0].at + MARGIN for at in died) and not self._met_no_store(call):
             yield "its handler has ended in a process that lived, and its response was lost"
         elif not died and not self._may_be_cut(call):
             yield "it was lost, and its process was not killed"
-        elif (at := min([*ends, *died], default=math.inf)) and call.ended > causes.within(LATE, at):
-            yield f"it was lost at {self._time(at)}, and its client was told after {call.ended - at:.1f} s"
+        elif (took := self._took(call)) is not None and call.ended > causes.within(LATE, call.ended - took):
+            yield f"it was lost at {self._time(call.ended - took)}, and its client was told after {took:.1f} s"
 
     def _of_cancelled(self, call: StreamCall) -> Iterator[str]:
         entries = self._of_call[call.name]
@@ -257,6 +282,11 @@ def _of_carried(carried: Carried) -> Iterator[str]:
         elif number != last + is_message:
             yield f"the event {stream}-{number} followed {stream}-{last}"
         last = number
+
+
+def message_of(response: Any) -> str:
+    """Return the message of an error; empty for a result."""
+    return str(response.get("error", {}).get("message", ""))
 
 
 def _succeeded(call: StreamCall) -> bool:

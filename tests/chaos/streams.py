@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
 
-import attrs
 import httpx
 import trio
 from pydantic_core import from_json
 
+from tests.chaos.carried import Asked, Carried, Received, StreamCall
 from tests.chaos.load import LEGACY, PATIENCE, PAUSES, TIMEOUT, Listener
 from tests.chaos.tools import LIST, topic
 from tests.http_peer import ACCEPT, request
@@ -51,81 +51,6 @@ GONE = 410
 
 KINDS = {"look": 2, "steps": 5, "quiz": 5, "knock": 3, "stall": 3}
 """The kinds of calls, and how often each is drawn. What is called is the tool of that name; ``stall`` is cancelled."""
-
-
-@attrs.frozen
-class Received:
-    """An event as it came: its id, when, and its data, which are empty if it only gave an id."""
-
-    id: str
-    at: float
-    data: bytes = b""
-
-
-@attrs.define(eq=False)
-class Carried:
-    """A connection that carried a stream, or a part of one.
-
-    Attributes:
-        cursor: The ``Last-Event-ID`` of the GET; empty for a POST, and for a GET that resumes nothing.
-        method: ``POST`` or ``GET``.
-        status: The status; 0 if none came.
-        began: When the request was sent, on the monotonic clock.
-        ended: When it ended.
-        cut: Whether the client has broken it.
-        events: The events, as they came.
-        note: The error by which it ended, or the body of a response that is no stream.
-    """
-
-    method: str
-    cursor: str = ""
-    status: int = 0
-    began: float = attrs.Factory(time.monotonic)
-    ended: float = 0.0
-    cut: bool = False
-    events: list[Received] = attrs.Factory(list)
-    note: str = ""
-
-
-@attrs.define(eq=False)
-class Asked:
-    """A question of the server: its token, and when its answer was accepted, 0 if it never was."""
-
-    token: str
-    accepted: float = 0.0
-
-
-@attrs.define(eq=False)
-class StreamCall:
-    """A call in a session.
-
-    Attributes:
-        name: Its name in the ledger.
-        kind: A key of `KINDS`.
-        id: The id of the request.
-        began: When it was sent.
-        ended: When its response was there, or the client gave up.
-        cancelled: When its cancellation was accepted; 0 without one.
-        outcome: ``responded``; ``cancelled``; ``refused`` if no process has begun it; ``lost`` if there was no event id
-            from which to go on; ``gone`` if the stream could not be resumed; ``unended`` if no response came although
-            the client has come back for it.
-        connections: What carried its stream.
-        responses: Each response, by the id of its event.
-        progress: The progress, as it came.
-        late: What came on the stream after the response.
-    """
-
-    name: str
-    kind: str
-    id: int
-    began: float = attrs.Factory(time.monotonic)
-    ended: float = 0.0
-    cancelled: float = 0.0
-    outcome: str = ""
-    connections: list[Carried] = attrs.Factory(list)
-    responses: dict[str, Any] = attrs.Factory(dict)
-    progress: list[float] = attrs.Factory(list)
-    late: list[str] = attrs.Factory(list)
 
 
 class StreamSession:
@@ -251,7 +176,7 @@ class StreamSession:
         self._under_way -= 1
         call.ended = time.monotonic()
         if not call.outcome:
-            call.outcome = "responded" if call.responses else "unended" if _ids_of(call) else "lost"
+            call.outcome = "responded" if call.responses else "unended" if call.ids else "lost"
 
     async def _until_response(self, call: StreamCall, body: Any, nursery: trio.Nursery) -> None:
         take = partial(self._of_call, call, nursery)
@@ -262,13 +187,13 @@ class StreamSession:
             return
         if post.status in AGAIN and not post.note.startswith("{"):  # nginx says so
             call.outcome = "lost"
-        elif post.status == 503 and not _ids_of(call):
+        elif post.status == 503 and not call.ids:
             unknown = "outcome is unknown" in post.note
             call.outcome = "lost" if unknown else "refused"
         elif post.note.startswith("{") and post.status != 202:
             take(Received("", post.ended, post.note.encode()))
         for turn in itertools.count():  # noqa: ASYNC913 - each turn waits
-            if call.outcome or call.responses or not (ids := _ids_of(call)) or call.cancelled:
+            if call.outcome or call.responses or not (ids := call.ids) or call.cancelled:
                 break
             await trio.sleep(self._rng.uniform(0, PAUSES[min(turn, len(PAUSES) - 1)]))
             cursor = self._rng.choice(ids) if self._rng.random() < BACK else ids[-1]
@@ -285,7 +210,7 @@ class StreamSession:
 
     def _of_call(self, call: StreamCall, nursery: trio.Nursery, event: Received) -> None:
         """Take an event of a call's stream that has not come before."""
-        if call.kind == "stall" and len(_ids_of(call)) == 1:
+        if call.kind == "stall" and len(call.ids) == 1:
             nursery.start_soon(self._cancel, call)
         if not event.data:
             return
@@ -448,7 +373,3 @@ class StreamLoad:
         async with trio.open_nursery() as nursery:
             for session in self.sessions:
                 nursery.start_soon(does, session)
-
-
-def _ids_of(call: StreamCall) -> list[str]:
-    return [event.id for each in call.connections for event in each.events if event.id]

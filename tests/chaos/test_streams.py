@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.chaos.carried import Asked, Carried, Received, StreamCall
 from tests.chaos.events import Event
 from tests.chaos.judge import Judge
 from tests.chaos.ledger import Entry
 from tests.chaos.load import Load
 from tests.chaos.run import HEARD, Plan, Seen
 from tests.chaos.stream_rules import LATE, SOON
-from tests.chaos.streams import Asked, Carried, Received, StreamCall, StreamLoad
+from tests.chaos.streams import StreamLoad
 from tests.soak.tools import digest
 from trio_mcp.http.server.legacy.sharing import LOST
 from trio_mcp.http.server.legacy.streams import STORE_FAILED
