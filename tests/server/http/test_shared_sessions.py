@@ -209,6 +209,26 @@ async def test_a_stream_is_resumed_in_another_process(place: Place) -> None:
             assert await events.messages() == []  # the stream ends with the response
 
 
+async def test_a_process_that_ends_ends_the_streams_that_it_carries_for_others(place: Place) -> None:
+    """They go on elsewhere, so requests of other processes do not hold up its end."""
+    async with AsyncExitStack() as stack:
+        made = [make(place), make(place)]
+        ways = [await stack.enter_async_context(served(made=each, grace=1000)) for each in made]
+        both = Pair(made, [Raw(http) for _, http, _ in ways])
+        await both.initialize()
+        async with both.one.call("wait", {"progress": 1}) as r:
+            last = await Events(r).next()
+        async with both.two.listen(last.id) as r:
+            events = Events(r)
+            assert "progress" in (await events.message())["method"]
+            ways[1][2].set()
+            with trio.fail_after(20):
+                assert await events.messages() == []
+        async with both.one.listen(last.id) as r:
+            made[0].go.set()
+            assert "result" in (await Events(r).messages())[-1]
+
+
 async def test_a_stream_can_be_resumed_elsewhere_once_the_store_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

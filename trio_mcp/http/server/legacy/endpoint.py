@@ -360,9 +360,12 @@ class Endpoint(LegacyEndpoint):
     # --- the end of the server -----------------------------------------------------------------------------------
 
     def end(self) -> None:
-        # Streams of requests end with their responses; only the stream for other messages would never end.
+        # Streams of requests end with their responses; the stream for other messages would never end, and those of
+        # requests that other processes run go on there.
         for session in self._sessions.values():
-            session.router.rest.end()
+            for stream in tuple(session.router.streams.values()):
+                if stream is session.router.rest or stream.remote:
+                    stream.end()
         if self._sse is not None:
             self._sse.end_when_idle()
 
