@@ -34,6 +34,9 @@ CUT = 0.6
 MOST_CUT = 4
 """Connections of one call that the client breaks at most. Chosen."""
 
+EARLY = 0.1
+"""How often that time counts from the request, so that there may be no event id yet. Chosen."""
+
 BACK = 0.3
 """How often the client resumes a stream after an earlier event than the last one that it has. Chosen."""
 
@@ -204,7 +207,7 @@ class StreamSession:
             call.outcome = "cancelled"
 
     def _cut(self, call: StreamCall) -> float:
-        """Return the seconds after which the client breaks the next connection of a call."""
+        """Return the seconds from the first event until the client breaks the next connection of a call."""
         often = len(call.connections) < MOST_CUT and self._rng.random() < CUT
         return self._rng.expovariate(2) if often else TIMEOUT
 
@@ -291,13 +294,21 @@ class StreamSession:
         cut: float,
         cursor: str = "",
     ) -> None:
-        """Carry a stream on one connection: note each event, and take those that are new."""
+        """Carry a stream on one connection, which is cut some time after its first event; take what is new."""
         carried = Carried(method, cursor)
         connections.append(carried)
-        with trio.move_on_after(cut) as scope:
+        with trio.CancelScope() as scope:
+
+            def note(event: Received) -> None:
+                if not carried.events:
+                    scope.deadline = min(scope.deadline, trio.current_time() + cut)
+                carried.events.append(event)
+
+            if self._rng.random() < EARLY:
+                scope.deadline = trio.current_time() + cut
             try:
                 async with self._request(method, body, cursor) as response:
-                    await self._read(carried, response, take)
+                    await self._read(carried, response, note, take)
             except httpx.TransportError as exc:
                 carried.note = type(exc).__name__
         carried.cut = scope.cancelled_caught
@@ -306,7 +317,13 @@ class StreamSession:
         if carried.status not in (0, 200, 202, GONE, *AGAIN) and STORE_FAILED not in carried.note:
             self.odd.append((carried.ended, f"{method} {cursor} got {carried.status} {carried.note}"))
 
-    async def _read(self, carried: Carried, response: httpx.Response, take: Callable[[Received], object]) -> None:
+    async def _read(
+        self,
+        carried: Carried,
+        response: httpx.Response,
+        note: Callable[[Received], object],
+        take: Callable[[Received], object],
+    ) -> None:
         carried.status = response.status_code
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             carried.note = (await response.aread()).decode()
@@ -321,7 +338,7 @@ class StreamSession:
                 # The error that takes the place of a response that could not be stored has no id.
                 id = "" if STORE_FAILED.encode() in event.data else decoder.last_event_id
                 received = Received(id, time.monotonic(), event.data)
-                carried.events.append(received)
+                note(received)
                 before = self.data.get(id)
                 if not (id and event.data):
                     take(received)

@@ -65,6 +65,7 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (attempt("refused", began=DOWN + 1, ended=DOWN + 1.1), []),
         (attempt("refused", kind="ask", began=DOWN - 1, ended=DOWN + 1.1), DONE),
         (attempt("store", kind="put", began=AWAY, ended=AWAY + 2.1, note=BUSY), DONE),
+        (attempt("lost", route="session-direct", began=AWAY, ended=DOWN, note="it took too long"), BEGUN),
         (attempt("store", kind="put", began=AWAY, ended=AWAY + 0.1, note="the disk is full"), DONE),
     ],
     "it is wrong": [(attempt("wrong"), DONE)],
@@ -181,6 +182,7 @@ OTHERS: dict[str, list[Callable[[Seen], object]]] = {
         lambda seen: _put(seen, "lost", made=0, killed=True),
         lambda seen: _said(seen, f"chaos: process 1 (pid {STOPPED}) was silent for 3 s and was killed"),
         lambda seen: _said(seen, "Traceback (most recent call last):", "  x", "trio_mcp.stores.contract.StoreBusy: y"),
+        lambda seen: seen.said.append((AWAY + 9, "this process was silent for so long that another one …")),
         # A change of a process that died just then may be lost, and one is late while the file is locked.
         lambda seen: seen.ledger["7"].insert(0, Entry("touched", KILLED, DEATH - 0.1)),
         lambda seen: seen.ledger["7"].insert(0, Entry("touched", RAN, AWAY + 1)),
@@ -219,6 +221,7 @@ OTHERS: dict[str, list[Callable[[Seen], object]]] = {
     "it was not stopped": [
         lambda seen: _said(seen, f"chaos: process 1 (pid {RAN}) was silent for 6 s and was killed"),
         lambda seen: _said(seen, f"chaos: process 1 (pid {RAN}) did not end in time and was killed"),
+        lambda seen: _said(seen, "this process was silent for so long that another one has ended the requests"),
     ],
     "the store was there": [lambda seen: _said(seen, "chaos: the new process 1 was never ready, so …")],
     "ValueError: odd": [lambda seen: _said(seen, "Traceback (most recent call last):", "  x", "ValueError: odd")],
