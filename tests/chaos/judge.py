@@ -62,7 +62,8 @@ class Judge:
         self._stopped = [event for event in seen.events if event.kind.startswith("SIGSTOP")]
         self._away = [event for event in seen.events if event.kind in AWAY] + self._stopped
         self._down = [event for event in seen.events if event.kind == "SIGKILL of the supervisor"]
-        self._wounded = {event.pid for event in self._stopped}
+        held = {entry.pid for entry in seen.ledger.get("file", ()) if entry.what == "held"}
+        self._wounded = held | {event.pid for event in self._stopped}
         endings = [event for event in seen.events if event.kind in ENDINGS]
         self._streams = StreamRules(seen, Causes(self._away, endings, seen.deaths, self._wounded))
 

@@ -182,6 +182,11 @@ OTHERS: dict[str, list[Callable[[Seen], object]]] = {
         lambda seen: _put(seen, "lost", made=0, killed=True),
         lambda seen: _said(seen, f"chaos: process 1 (pid {STOPPED}) was silent for 3 s and was killed"),
         lambda seen: _said(seen, "Traceback (most recent call last):", "  x", "trio_mcp.stores.contract.StoreBusy: y"),
+        # The driver may not have noticed which process has stopped itself.
+        lambda seen: (
+            seen.ledger.update(file=[Entry("held", OTHER, 5.0)]),
+            _said(seen, f"chaos: process 1 (pid {OTHER}) was silent for 3 s while others could not write"),
+        ),
         lambda seen: seen.said.append((AWAY + 9, "this process was silent for so long that another one …")),
         # A change of a process that died just then may be lost, and one is late while the file is locked.
         lambda seen: seen.ledger["7"].insert(0, Entry("touched", KILLED, DEATH - 0.1)),
