@@ -29,7 +29,7 @@ class Carried:
         ended: When it ended.
         cut: Whether the client has broken it.
         events: The events, as they came.
-        note: The error by which it ended, or the body of a response that is no stream.
+        note: The error by which it ended, or the body of a response without a stream.
     """
 
     method: str

@@ -76,7 +76,7 @@ def _one_key() -> None:
 
 
 def _no_burials() -> None:
-    """Nobody ends the streams of a process that has died."""
+    """No process ends the streams of one that has died."""
 
     async def look(self: Membership) -> None:
         await trio.lowlevel.checkpoint()

@@ -261,7 +261,7 @@ async def test_a_stream_can_be_resumed_elsewhere_once_the_store_is_back(
 async def test_what_is_stored_on_a_stream_is_on_one_that_the_store_knows(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise nobody would end the stream if the process died."""
+    """Otherwise no process would end the stream if this one died."""
     async with opened(place) as both:
         store = both.made[0].server._core.stores.sessions  # noqa: SLF001
         really, append, calls = store.open, store.append, list[str]()
