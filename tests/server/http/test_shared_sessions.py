@@ -209,6 +209,36 @@ async def test_a_stream_is_resumed_in_another_process(place: Place) -> None:
             assert await events.messages() == []  # the stream ends with the response
 
 
+async def test_what_a_request_reads_late_does_not_replace_what_another_one_has_learned(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the session would be as before the handshake for a moment, and the question be refused."""
+    async with opened(place) as both:
+        assert (await both.two.post("ping")).status_code == 200
+        store, go, read = both.made[1].server._core.stores.sessions, trio.Event(), trio.Event()  # noqa: SLF001
+        really = store.session
+
+        async def session(key: str, **options: Any) -> Any:
+            found = await really(key, **options)
+            if not read.is_set():
+                read.set()
+                await go.wait()
+            return found
+
+        monkeypatch.setattr(store, "session", session)
+
+        async def ask() -> None:
+            async with both.two.call("greet", id=9) as r:
+                assert (await Events(r).message())["method"] == "elicitation/create"
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await read.wait()
+            await both.one.post("logging/setLevel", {"level": "error"})
+            assert (await both.two.post("ping", id=10)).status_code == 200
+            go.set()
+
+
 async def test_a_process_that_ends_ends_the_streams_that_it_carries_for_others(place: Place) -> None:
     """They go on elsewhere, so requests of other processes do not hold up its end."""
     async with AsyncExitStack() as stack:

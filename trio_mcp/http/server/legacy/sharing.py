@@ -405,10 +405,13 @@ class SessionCopy(EventStore):
             SessionGone: If the session has ended.
             StoreError: If the store can't be used.
         """
-        found = await self._store.session(self.key, known=self._version)
+        known = self._version
+        found = await self._store.session(self.key, known=known)
         if found is None:
             raise SessionGone
-        if found.version != self._version and (new := self._take(found)):
+        # Another request may have learned of a newer version meanwhile; what was read has no fields if it was known.
+        is_news = found.version != known and (self._version == known or found.version > self._version)
+        if is_news and (new := self._take(found)):
             await self._catch_up(new)
         if self.membership.stores.now() > found.expires - self._timeout / 2:
             await self.touch()
@@ -588,10 +591,12 @@ class SessionCopy(EventStore):
 
         The errors are those of `carry`.
         """
+        known = self._version
         session = await self._store.session(self.key)
         if session is None:
             raise SessionGone
-        self._take(session)
+        if self._version == known or session.version > self._version:
+            self._take(session)
         # The listener hears before the store is asked, so that no change is missed in between.
         await self._catch_up(self.session.connection.hear())
 
