@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from tests.chaos.ledger import Entry
 from tests.chaos.load import KINDS, PATIENCE, Attempt, Listener
 from tests.chaos.run import HEARD, Seen
+from tests.chaos.shared_engine import REFUSED, SILENT, SharedEngine
+from tests.chaos.shared_file import SharedFile
 from tests.chaos.stream_rules import Causes, StreamRules
 from tests.chaos.tools import GRACE, MEMBER_LEASE, MOST_EXTRA, TIMEOUT as STORE_TIMEOUT
 

@@ -17,8 +17,8 @@ class Entry:
     """What a process wrote.
 
     Attributes:
-        what: ``began``, ``ended``, ``failed``, ``cancelled``, ``touched``, ``held``; of a question, ``asked`` and
-            ``answered``.
+        what: ``began``, ``ended``, ``failed``, ``cancelled``, ``touched``, ``held``; of a step of a task ``ran``,
+            and ``kept`` when its result is; of a question, ``asked`` and ``answered``.
         pid: The process.
         at: When, on the monotonic clock.
     """

@@ -90,4 +90,6 @@ PLANTED: dict[str, Callable[[], None]] = {
     "blind writes": _blind_writes,
     "one key": _one_key,
     "no burials": _no_burials,
+    "repeated writes": _repeated_writes,
+    "forgotten journal": _forgotten_journal,
 }

@@ -18,8 +18,10 @@ from tests.chaos.front import before
 from tests.chaos.ledger import Entry, entries, kept
 from tests.chaos.load import LEGACY, MODERN, TIMEOUT, Listener, Load, Route
 from tests.chaos.processes import Served
+from tests.chaos.shared_engine import SharedEngine
+from tests.chaos.shared_file import SharedFile
 from tests.chaos.streams import StreamLoad
-from tests.chaos.tools import LIST
+from tests.chaos.tools import LIST, MEMBER_LEASE
 from trio_mcp import Client, TrioMcpError
 from trio_mcp.stores import KeyRing
 
@@ -97,34 +99,13 @@ STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[Shared]]] = {
 
 async def run(plan: Plan) -> Seen:
     """Run it all, and return what was seen."""
-    folder = plan.out
-    KeyRing.add(folder / "chaos.keys")
-    served = Served(folder, plan.plant)
-    try:
-        async with kept(folder):
-            with before(served.port, folder / "nginx.log") as (nginx_kept, nginx_anew):
-                direct = f"http://127.0.0.1:{served.port}/mcp"
-                routes = [
-                    Route("direct-kept", direct, True, 30),
-                    Route("direct-anew", direct, False, 15),
-                    Route("nginx-kept", nginx_kept, True, 30),
-                    Route("nginx-anew", nginx_anew, True, 25),
-                    Route("session-direct", direct, True, 15, LEGACY),
-                    Route("session-nginx", nginx_anew, True, 15, LEGACY),
-                ]
-                streams = StreamLoad([direct, nginx_anew], plan.rate * OF_STREAMS, f"streams-{plan.seed}")
-                load = Load(routes, plan.rate, f"{plan.seed}")
-                seen = Seen(plan, load, streams, deaths=served.deaths, said=served.said)
-                async with trio.open_nursery() as nursery:
-                    try:
-                        await served.start_supervisor(nursery)
-                        await served.start_worker(nursery)
-                        await _under_load(seen, served, routes, nursery)
-                        seen.states = {route.name: await _written(route) for route in routes}
-                    finally:
-                        await served.end()
-                        nursery.cancel_scope.cancel()
-        seen.ledger = entries(folder)
+    KeyRing.add(plan.out / "chaos.keys")
+    async with STORES[plan.stores](plan.out) as shared:
+        served = Served(plan.out, shared.settings, plan.plant)
+        try:
+            seen = await _run(plan, shared, served)
+        finally:
+            left = served.kill_all()
         seen.left = [
             *(await trio.to_thread.run_sync(shared.left)),
             *(f"a connection: {each}" for each in served.connections()),
@@ -145,7 +126,9 @@ async def _run(plan: Plan, shared: Shared, served: Served) -> Seen:
                 Route("session-direct", direct, True, 15, LEGACY),
                 Route("session-nginx", nginx_anew, True, 15, LEGACY),
             ]
-            seen = Seen(plan, Load(routes, plan.rate, f"{plan.seed}"), deaths=served.deaths, said=served.said)
+            streams = StreamLoad([direct, nginx_anew], plan.rate * OF_STREAMS, f"streams-{plan.seed}")
+            load = Load(routes, plan.rate, f"{plan.seed}")
+            seen = Seen(plan, load, streams, deaths=served.deaths, said=served.said)
             async with trio.open_nursery() as nursery:
                 events = Events(served, shared, plan.out, nursery, f"{plan.seed}", plan.pause)
                 seen.events = events.all
@@ -179,12 +162,12 @@ async def _under_load(seen: Seen, events: Events, routes: list[Route]) -> None:
         for number, each in enumerate(seen.listeners):
             around.start_soon(each.run, clients[number // TOPICS % 2])
         seen.listeners += [listener for session in seen.streams.sessions for listener in session.listeners]
-        around.start_soon(_touch_now_and_then, touching, random.Random(plan.seed))
         around.start_soon(_tell, seen)
         async with trio.open_nursery() as loads:
             seen.begun = time.monotonic()
             await loads.start(seen.load.run, stop)
             loads.start_soon(seen.streams.run, stop)
+            loads.start_soon(_touch_now_and_then, touching, random.Random(plan.seed), stop)
             await trio.sleep(WARM)
             await events.run(plan.minutes * 60)
             await trio.sleep(QUIET)

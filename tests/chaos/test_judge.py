@@ -100,7 +100,7 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
 
 def seen_with(folder: Path) -> Seen:
     """Return a run in which all promises are kept."""
-    plan = Plan(minutes=1, seed=1, out=folder, rate=1, listeners=1, pause=1)
+    plan = Plan(stores="sqlite", minutes=1, seed=1, out=folder, rate=1, listeners=1, pause=1)
     streams = StreamLoad([], 1, "")
     for session in streams.sessions:
         session.alive = True

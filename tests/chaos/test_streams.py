@@ -30,7 +30,7 @@ DATA = b'{"method": "x"}'
 
 def seen_with(folder: Path) -> Seen:
     """Return a run with one session, whose calls are to be added."""
-    plan = Plan(minutes=1, seed=1, out=folder, rate=1, listeners=1, pause=1)
+    plan = Plan(stores="sqlite", minutes=1, seed=1, out=folder, rate=1, listeners=1, pause=1)
     streams = StreamLoad(["http://localhost"], 1, "")
     seen = Seen(plan, Load([], 1, ""), streams, begun=0.0, ended=100.0, deaths={KILLED: DEATH})
     seen.events += [

@@ -22,7 +22,7 @@ from trio_mcp import Context, InputOptions, Principal, RequestTimeout, Server, T
 from trio_mcp.extensions import TaskOptions, TaskPolicy, Tasks
 from trio_mcp.server.context import ServedContext
 from trio_mcp.session.session import BaseSession
-from trio_mcp.stores import KeyRing, SqliteStores, StoreError, UserStateOptions
+from trio_mcp.stores import KeyRing, StoreError, Stores, UserStateOptions
 
 LEASE = 3.0
 """Seconds after which a silent process is killed while others can't write to the file, and a lost task is claimed."""
