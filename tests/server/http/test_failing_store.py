@@ -124,6 +124,33 @@ async def test_an_event_that_cannot_be_stored_affects_only_its_own_stream(caplog
     assert {text: "result" in answer for text, answer in answers.items()} == {"one": True, "poison": False, "two": True}
 
 
+async def test_a_response_that_was_stored_without_a_word_comes_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """A store that fails may have stored it. A request gets one response: no error may follow that one."""
+
+    class Silent(MemoryEventStore):
+        silent = False
+
+        async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+            await super().append(session, events)
+            if self.silent:
+                raise OSError("no word from the disk")
+
+    store, made = Silent(), Made()
+    async with served(HttpOptions(event_store=store), made) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        async with raw.call("wait", {"progress": 1}) as r:
+            last = await Events(r).next()
+        store.silent = True
+        made.go.set()
+        await eventually(lambda: not made.server.statistics().http[0].unanswered)
+        store.silent = False
+        for _ in range(2):
+            async with raw.listen(last.id) as r:
+                _, *messages = await Events(r).messages()
+                assert [set(each) & {"result", "error"} for each in messages] == [{"result"}]
+
+
 async def test_a_notification_is_dropped_and_a_request_to_the_client_fails(caplog: pytest.LogCaptureFixture) -> None:
     """The exchange goes on: the next message is stored and sent as usual."""
     store, made = Failing(""), Made()

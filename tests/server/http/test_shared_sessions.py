@@ -731,6 +731,40 @@ async def test_a_response_that_could_not_be_stored_is_an_error_where_its_stream_
             assert await events.messages() == []
 
 
+@pytest.mark.parametrize("resumed", ["there", "elsewhere"])
+@pytest.mark.parametrize("away", ["for a moment", "for longer"])
+async def test_a_response_that_was_stored_without_a_word_comes_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch, resumed: str, away: str
+) -> None:
+    """A store that falls silent may have stored it. A request gets one response: no error may follow that one."""
+    async with opened(place) as both:
+        async with both.one.call("wait", {"progress": 1}) as r:
+            last = await Events(r).next()
+        store, failed = both.made[0].server._core.stores.sessions, []  # noqa: SLF001
+        append = store.append
+
+        async def silent(*args: Any, **given: Any) -> Any:
+            if not failed:
+                await append(*args, **given)
+            elif away == "for a moment":
+                monkeypatch.setattr(store, "append", append)
+                return await append(*args, **given)
+            await trio.lowlevel.checkpoint()
+            failed.append(args)
+            raise StoreError("silent")
+
+        monkeypatch.setattr(store, "append", silent)
+        both.made[0].go.set()
+        await eventually(lambda: len(failed) > (away == "for longer"))
+        monkeypatch.setattr(store, "append", append)
+        await both.two.notify("notifications/cancelled", {"requestId": 1})  # any letter wakes the process
+        await eventually(lambda: not both.made[0].server.statistics().http[0].unanswered)
+        for _ in range(2):
+            async with (both.one if resumed == "there" else both.two).listen(last.id) as r:
+                _, *messages = await Events(r).messages()
+                assert [set(each) & {"result", "error"} for each in messages] == [{"result"}]
+
+
 FORGED: list[tuple[str, dict[str, Any]]] = [
     ("of no process", {"id": 7_000_000_001, "result": {}}),
     ("of no process that there can be", {"id": 10**40, "result": {}}),

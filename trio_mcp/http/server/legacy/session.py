@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -277,6 +277,9 @@ class HttpSession:
         if stream is not None:
             turn = stream.turn = stream.turn + 1
         try:
+            if stream is not None and stream.fault is not None:
+                with _reading():
+                    await self.router.look_again(stream)
             events = await self._stored(number, cursor) if stream is None or stream.ready > cursor else ()
         except EventsLost as exc:
             await answer.refuse(refuse(410, f"{exc}; repeat the request"))
@@ -564,13 +567,24 @@ class HttpSession:
             EventsLost: If the store raises it, or has failed.
         """
         assert self.router.store is not None
-        try:
+        with _reading():
             return await self.router.store.after(self.router.key, stream, cursor)
-        except EventsLost:
-            raise
-        except Exception as exc:
-            logger.exception("the event store failed")
-            raise EventsLost(STORE_FAILED) from exc
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """Read the event store in the block.
+
+    Raises:
+        EventsLost: If the store raises it, or has failed.
+    """
+    try:
+        yield
+    except EventsLost:
+        raise
+    except Exception as exc:
+        logger.exception("the event store failed")
+        raise EventsLost(STORE_FAILED) from exc
 
 
 def _encoded(stream: NumberedStream, event: StoredEvent) -> bytes:

@@ -21,7 +21,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing
 from trio_mcp.http.server.legacy.numbered_stream import NumberedStream
-from trio_mcp.http.server.legacy.streams import STORE_FAILED, StreamRouter
+from trio_mcp.http.server.legacy.streams import STORE_FAILED, StreamRouter, stored_end
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import (
     Batch,
@@ -119,7 +119,7 @@ class Membership:
         self.reading = trio.Lock()
         self._next_id = 1
         self._read = 0
-        self._unended: dict[tuple[str, int], Sequence[StoredEvent]] = {}
+        self._unended: dict[tuple[str, int], tuple[int, Sequence[StoredEvent]]] = {}
         # The open streams that the store does not know yet: it was away when they were to be noted.
         self.unnoted: dict[tuple[str, int], tuple[SessionCopy, NumberedStream]] = {}
 
@@ -273,19 +273,33 @@ class Membership:
         except Exception:  # the message of one client must not end the server
             logger.exception("a message that another process has passed on could not be handled")
 
-    def end_later(self, key: str, stream: int, last: Sequence[StoredEvent]) -> None:
-        """End a stream with these events once the store can be used again.
+    async def end_stream(self, token: str, key: str, stream: int, last: int, errors: Sequence[StoredEvent]) -> None:
+        """End a stream in the store.
+
+        Args:
+            token: The token of the member that has the stream open.
+            key: The session's name in the store.
+            stream: The number of the stream.
+            last: The number of the last event that the store is known to have.
+            errors: The events to end it with, unless the store has the responses.
+        """
+        if errors and await stored_end(self.store, key, stream, last) is not None:
+            errors = ()
+        await self.store.append(key, errors, token, ended=[stream])
+
+    def end_later(self, key: str, stream: int, last: int, errors: Sequence[StoredEvent]) -> None:
+        """End a stream once the store can be used again; see `end_stream`.
 
         Until then, a client that resumes it in another process waits.
         """
-        self._unended[key, stream] = last
+        self._unended[key, stream] = last, errors
         if len(self._unended) > MAX_UNENDED:
             del self._unended[next(iter(self._unended))]
 
     async def _end_streams(self, member: Member) -> None:
         while self._unended:  # noqa: ASYNC913 - the caller has checkpoints
-            (key, stream), last = next(iter(self._unended.items()))
-            await self.store.append(key, last, member.token, ended=[stream])
+            (key, stream), (last, errors) = next(iter(self._unended.items()))
+            await self.end_stream(member.token, key, stream, last, errors)
             self._unended.pop((key, stream), None)
 
     async def _note_streams(self) -> None:
@@ -556,22 +570,23 @@ class SessionCopy(EventStore):
         if not stream.owed and stream.ready == stream.last:  # the response has come in the meantime
             await self.close(stream.number)
 
-    async def close(self, number: int, failed: Sequence[RequestId] = ()) -> None:
+    async def close(self, number: int, failed: Sequence[RequestId] = (), *, last: int = 0) -> None:
         """End a stream in the store, now or once the store can be used again.
 
         Args:
             number: The number of the stream.
             failed: The requests whose responses could not be stored, each of which gets an error.
+            last: The number of the last event that the store is known to have.
         """
         why = f"the request got no response: {STORE_FAILED}"
-        last = [StoredEvent(number, 0, error_for(each, why)) for each in failed]
+        errors = [StoredEvent(number, 0, error_for(each, why)) for each in failed]
         with self._unheard():
             try:
-                await self._store.append(self.key, last, self.token, ended=[number])
+                await self.membership.end_stream(self.token, self.key, number, last, errors)
             except StaleWriter:
                 raise
             except StoreError:
-                self.membership.end_later(self.key, number, last)
+                self.membership.end_later(self.key, number, last, errors)
 
     async def carry(self, number: int) -> tuple[int, bool]:
         """Carry a stream from now on; return the number of its newest event, and whether it is open.

@@ -9,6 +9,7 @@ stream. Routing waits neither for a stream nor for the event store, which all st
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 
 import attrs
 import trio
+from pydantic_core import from_json
 
 from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
@@ -37,9 +39,9 @@ from trio_mcp.jsonrpc.messages import (
 )
 from trio_mcp.session.sink import Owner
 from trio_mcp.stores.contract import StaleWriter
-from trio_mcp.stores.event_store import EventStore, StoredEvent
+from trio_mcp.stores.event_store import EventsLost, EventStore, StoredEvent
 
-__all__ = ["MAX_FAULTY", "ROOM", "STORE_FAILED", "StreamRouter"]
+__all__ = ["MAX_FAULTY", "ROOM", "STORE_FAILED", "StreamRouter", "stored_end"]
 
 ROOM = 64
 """How many messages may wait on a stream before the handler of its request has to wait (arbitrary)."""
@@ -78,7 +80,37 @@ class SharedStore(Protocol):
         self, session: str, events: Sequence[StoredEvent], *, ended: Collection[int] = ()
     ) -> Sequence[int]: ...
 
-    async def close(self, number: int, failed: Sequence[RequestId] = ()) -> None: ...
+    async def close(self, number: int, failed: Sequence[RequestId] = (), *, last: int = 0) -> None: ...
+
+
+class Later(Protocol):
+    """A store of events, of sessions that one process serves or several."""
+
+    async def after(self, session: str, stream: int, number: int, /) -> Sequence[StoredEvent]: ...
+
+
+async def stored_end(store: Later, key: str, stream: int, number: int) -> int | None:
+    """Return the number of the response, or responses, with which a stream ends in a store.
+
+    A store that fails may have stored them nevertheless.
+
+    Args:
+        store: The store.
+        key: The session's name in the store.
+        stream: The number of the stream.
+        number: The number of the last event that the store is known to have.
+
+    Returns:
+        None if the store has nothing after that event, or no response at the end.
+    """
+    last = None
+    with contextlib.suppress(EventsLost):
+        while events := await store.after(key, stream, number if last is None else last.number):
+            last = events[-1]
+    if last is None:
+        return None
+    message = from_json(last.data)
+    return last.number if type(message) is list or "method" not in message else None
 
 
 class RouterOwner(Protocol):
@@ -189,12 +221,21 @@ class StreamRouter:
             if stream.noted and self._copy is not None:
                 stream.noted = False
                 failed = () if stream.fault is None else stream.asked
-                self._owner.start_soon(partial(self._copy.close, stream.number, failed))
+                self._owner.start_soon(partial(self._copy.close, stream.number, failed, last=stream.last))
             # A stream with a fault is remembered, because the store alone would not show that it owed a response.
             if stream.fault is not None:
                 self.faulty[stream.number] = stream
                 if len(self.faulty) > MAX_FAULTY:
                     del self.faulty[next(iter(self.faulty))]
+
+    async def look_again(self, stream: NumberedStream) -> None:
+        """Drop the fault of a stream if its store has the response nevertheless: no error may follow that one."""
+        assert self.store is not None
+        end = await stored_end(self.store, self.key, stream.number, stream.last)
+        if end is not None:
+            stream.fault = None
+            stream.last = stream.ready = end
+            self.faulty.pop(stream.number, None)
 
     def lose(self, stream: NumberedStream, why: str) -> None:
         """Give up a stream that no client will read; our requests that were sent on it fail."""
