@@ -24,7 +24,7 @@ from tests.peer import ME
 from tests.redis_server import redis_server
 from tests.server.http.harness import Made, served
 from tests.waiting import eventually
-from trio_mcp import Context, HttpOptions
+from trio_mcp import Context, HttpOptions, TrioMcpError
 from trio_mcp.http.server.legacy import endpoint, session, sharing
 from trio_mcp.server import changes
 from trio_mcp.server.processes.child import Inherited
@@ -87,6 +87,13 @@ def make(place: Place) -> Made:
     @made.server.resource("shelf://{number}")
     async def shelf(number: int) -> int:
         return number
+
+    @made.server.tool
+    async def ask(ctx: Context) -> str:
+        try:
+            return f"it was {await ctx.list_roots()}"
+        except TrioMcpError as exc:
+            return f"it was {type(exc).__name__}: {exc}"
 
     @made.server.tool
     async def pace(ctx: Context) -> None:
