@@ -439,7 +439,7 @@ async def test_a_process_whose_lease_another_one_has_taken_gives_up(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it was running ends with an error on the stream that the client resumes, and the session lives on."""
-    monkeypatch.setattr(sharing, "LEASE", 0.6)
+    monkeypatch.setattr(sharing, "LEASE", 2.0)
     monkeypatch.setattr(sharing, "LOOK", 0.1)
     async with pair(place) as both:
         store = both.made[0].server._core.stores.sessions  # noqa: SLF001
