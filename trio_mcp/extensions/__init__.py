@@ -1,4 +1,4 @@
-"""Extensions of the protocol: the tasks extension, and the classes for your own extensions.
+"""Extensions of the protocol: tasks, apps, and the classes for your own extensions.
 
 See ``Server(extensions=…)``, ``Client(extensions=…)``, and 2026-07-28 `basic/versioning`, Extension Negotiation.
 """
@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trio_mcp.client.access import ClientAccess as ClientAccess
     from trio_mcp.client.extension import ClientExtension as ClientExtension, Finisher as Finisher
+    from trio_mcp.extensions.apps.context import HostContext as HostContext
+    from trio_mcp.extensions.apps.extension import Apps as Apps
+    from trio_mcp.extensions.apps.host import AppHost as AppHost
+    from trio_mcp.extensions.apps.limits import AppLimits as AppLimits
+    from trio_mcp.extensions.apps.names import AppCallCancelled as AppCallCancelled, AppPageError as AppPageError
+    from trio_mcp.extensions.apps.options import AppHostOptions as AppHostOptions
+    from trio_mcp.extensions.apps.pages import PageDetails as PageDetails
+    from trio_mcp.extensions.apps.policy import Csp as Csp
     from trio_mcp.extensions.tasks.client import ClientTasks as ClientTasks
     from trio_mcp.extensions.tasks.errors import TaskCancelled as TaskCancelled, TaskExpired as TaskExpired
     from trio_mcp.extensions.tasks.extension import Tasks as Tasks

@@ -144,11 +144,14 @@ class BaseServer:
             stores=_stores(given["stores"], self.info.name),
             user_state=given["user_state"],
             tools=self._registered_tools,
+            resources=self._registered_resources,
         )
         # The features are made last, because they read the settings and register with the dispatch.
         self._features = tuple(self._make_features())
         for feature in self._features:
             self._core.dispatch.add(feature)
+        for each in () if extensions is None else extensions.objects:
+            each.attach(self)
 
     def _make_features(self) -> Iterable[Feature]:
         """Make the server's features, in the order of their capabilities; called at the end of ``__init__``."""
@@ -174,6 +177,9 @@ class BaseServer:
 
     def _registered_tools(self) -> Any:
         return Registry("tool")
+
+    def _registered_resources(self) -> Any:
+        return Registry("resource")
 
     def _watcher(self, state: Any) -> Callable[[Topic, bool], None] | None:
         return None

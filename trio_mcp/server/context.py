@@ -144,6 +144,13 @@ class Context(RequestContext, Generic[StateT]):
         """The extensions that the client has declared: settings by identifier."""
         return declared_extensions(self._declared.capabilities)
 
+    @property
+    def client_renders_apps(self) -> bool:
+        """Whether the client shows pages of the extension `Apps`, and has declared that it takes HTML (SEP-1865)."""
+        settings = self.client_extensions.get("io.modelcontextprotocol/ui", {})
+        types = settings.get("mimeTypes")
+        return isinstance(types, list) and "text/html;profile=mcp-app" in types
+
     def require_client_extension(self, identifier: str) -> None:
         """Refuse the request unless the client has declared an extension.
 

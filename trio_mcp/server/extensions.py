@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # few servers have stores
     from trio_mcp.server.features.dispatch import Dispatch
     from trio_mcp.server.features.feature import FeatureSettings, MiddlewareFunction
     from trio_mcp.server.features.registry import Registry
+    from trio_mcp.server.features.resources import RegisteredResource
     from trio_mcp.server.features.tools import RegisteredTool
     from trio_mcp.server.served_session import SharedByClients
     from trio_mcp.stores.contract import Stores
@@ -55,7 +56,8 @@ class ServerExtension:
         methods: The methods that the extension adds.
         notifications: The notifications that clients may send.
         listen: The fields that the extension adds to the filter of ``subscriptions/listen``.
-        details: The keyword arguments of `Server.tool` that the extension reads. The only one is ``"task"``.
+        details: The keyword arguments of `Server.tool` that the extension reads: some of ``"task"``, ``"app"`` and
+            ``"visibility"``.
         middleware: ``async (context, call_next) -> result`` around every request that has a handler, or None. To
             choose its position, name it in ``Server(middleware=[…])``; otherwise it is outside that list, in the
             order of the extensions.
@@ -75,6 +77,16 @@ class ServerExtension:
         """Return the settings to declare to clients of a revision; None to not declare the extension to them."""
         return {}
 
+    def attach(self, server: Any) -> None:
+        """Add to a new server what the extension offers, such as resources.
+
+        The constructor of the server calls this last, once all arguments have been accepted. One object may be attached
+        to several servers.
+
+        Args:
+            server: The `Server`.
+        """
+
     def read_detail(self, name: str, value: Any, tool: Tool) -> Any:
         """Check an argument of a tool that is meant for this extension, and return the value to keep.
 
@@ -87,6 +99,14 @@ class ServerExtension:
             TypeError, ValueError: If the value is invalid; the tool is then not added.
         """
         return value
+
+    def tool_meta(self, declared: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return entries for the ``_meta`` of a tool that declares something for an extension.
+
+        Args:
+            declared: What `read_detail` has returned, by the name of the argument, for all extensions of the server.
+        """
+        return {}
 
     @contextlib.asynccontextmanager
     async def lifespan(self, run: ExtensionRun) -> AsyncIterator[Any]:
@@ -123,6 +143,7 @@ class ExtensionRun:
     _core: RunningServer
     _extension: ServerExtension
     _tools: Registry[RegisteredTool]
+    _resources: Registry[RegisteredResource]
 
     def announce(self, method: str, key: str | None = None) -> None:
         """Schedule a notification to all clients that listen for it; see `ListenField`. May be called in any thread.
@@ -151,6 +172,10 @@ class ExtensionRun:
     def tool(self, name: object) -> RegisteredTool | None:
         """Return the tool with a name; None if the server does not offer it."""
         return self._tools.get(name) if type(name) is str else None
+
+    def resource(self, uri: str) -> RegisteredResource | None:
+        """Return the resource with exactly this URI; None if the server does not offer it."""
+        return self._resources.get(uri)
 
     def declaring(self, detail: str) -> list[str]:
         """Return the names of the tools that were added with an argument that is one of `ServerExtension.details`."""
@@ -221,6 +246,10 @@ class ServerExtensions:
         """Return the value that an extension keeps of a tool's argument; None without the extension."""
         owner = self._details.get(name)
         return None if owner is None else owner.read_detail(name, value, tool)
+
+    def tool_meta(self, declared: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the extensions add to the ``_meta`` of a tool that declares something for them."""
+        return {key: value for each in self.objects for key, value in each.tool_meta(declared).items()}
 
     def around(self, method: str, middleware: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return those of a server's middleware that surround requests with a method."""

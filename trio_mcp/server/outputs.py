@@ -90,6 +90,7 @@ class Output:
         _to_content: Validates a return value and returns the values that become one block each; None if nothing is
             declared.
         _validator: Returns the validator of the schema, which is compiled on first use.
+        filled: Whether a result that the tool made itself gets its structured content as text, if it has no content.
     """
 
     schema: dict[str, Any] | None
@@ -97,6 +98,7 @@ class Output:
     _to_json_data: Callable[[Any], Any] | None = None
     _to_content: Callable[[Any], list[Any]] | None = None
     _validator: Callable[[], SchemaValidator] | None = None
+    filled: bool = False
 
     def schema_for(self, revision: str) -> dict[str, Any] | None:
         """Return the output schema for a revision, or None: up to 2025-11-25 structured content must be an object."""
@@ -136,6 +138,8 @@ class Output:
                 raise OutputError("the tool has an output schema, but its CallToolResult has no structured_content")
             if (problem := self._validator().problem(value.structured_content)) is not None:
                 raise OutputError(f"the structured_content does not conform to the output schema: {problem}")
+        if self.filled and not result["content"] and "structuredContent" in result:
+            result["content"] = [{"type": "text", "text": _json_text(result["structuredContent"])}]
         if type(result.get("structuredContent", {})) is not dict and not rules_of(revision).any_structured_content:
             del result["structuredContent"]
         result["content"] = [downgraded_block(block, revision) for block in result["content"]]

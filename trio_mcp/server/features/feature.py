@@ -135,6 +135,9 @@ class Extensions(Protocol):
     def read_detail(self, name: str, value: Any, tool: Tool) -> Any:
         """Return what a tool declares with a keyword argument, as its extension wants it kept; None without it."""
 
+    def tool_meta(self, declared: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the extensions add to the ``_meta`` of a tool that declares something for them."""
+
     def around(self, method: str, middleware: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the middleware around requests with a method, of a server's middleware."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 import trio
 
@@ -40,6 +40,13 @@ if TYPE_CHECKING:  # few tools run as tasks
 
 __all__ = ["RegisteredTool", "ToolDetails", "ToolFeature"]
 
+OWNERS: Final[Mapping[Literal["task", "app", "visibility"], str]] = {
+    "task": "Tasks",
+    "app": "Apps",
+    "visibility": "Apps",
+}
+"""The arguments of a tool that are meant for extensions, each with the class of its extension."""
+
 
 class ToolDetails(TypedDict, total=False):
     """The optional details of a tool.
@@ -66,6 +73,9 @@ class ToolDetails(TypedDict, total=False):
             False, results are content only. By default the server's ``FunctionOptions(structured_output=…)`` decides.
         task: For the extension `Tasks`: a `TaskPolicy`, or its mode as a string. A server without the
             extension refuses it.
+        app: For the extension `Apps`: the ``ui://`` URI of the page that shows the tool's result. A server without the
+            extension refuses it.
+        visibility: For the extension `Apps`: who may call the tool, some of ``"model"`` and ``"app"``; both by default.
         park_input: Whether a function that asks for input in the modern era keeps waiting in this process instead of
             running again from its start. Where an answer reaches another process, it begins again and asks again.
     """
@@ -84,6 +94,8 @@ class ToolDetails(TypedDict, total=False):
     output_schema: dict[str, Any] | None
     structured_output: bool | None
     task: TaskPolicy | str | None
+    app: str | None
+    visibility: Iterable[str] | None
     park_input: bool
 
 
@@ -275,6 +287,8 @@ def _make_tool(function: Callable[..., Any], settings: FeatureSettings, details:
         **described(details, own, what),
     )
     declared = _declared(details, definition, settings, what)
+    if declared:
+        definition, output = _extended(definition, output, declared, settings, what)
     return RegisteredTool(definition, own, output, timeout, **held(details, settings, what), declared=declared)
 
 
@@ -284,12 +298,35 @@ def _declared(details: ToolDetails, tool: Tool, settings: FeatureSettings, what:
     Raises:
         TypeError, ValueError: If an extension refuses it, or the server does not have the extension.
     """
-    policy = details.get("task")
-    if policy is None:
-        return {}
-    kept = None if settings.extensions is None else settings.extensions.read_detail("task", policy, tool)
-    if kept is None:
-        raise ValueError(f"{what}: task= needs the extension Tasks: pass extensions=[Tasks()] to the server")
-    if details.get("park_input"):
+    declared: dict[str, Any] = {}
+    for name, extension in OWNERS.items():
+        given: Any = details.get(name)
+        if given is None:
+            continue
+        kept = None if settings.extensions is None else settings.extensions.read_detail(name, given, tool)
+        if kept is None:
+            raise ValueError(
+                f"{what}: {name}= needs the extension {extension}: pass extensions=[{extension}()] to the server"
+            )
+        declared[name] = kept
+    if "task" in declared and details.get("park_input"):
         raise ValueError(f"{what}: park_input=True does not go with task=, as no function waits for a task's input")
-    return {"task": kept}
+    return declared
+
+
+def _extended(
+    tool: Tool, output: Output, declared: dict[str, Any], settings: FeatureSettings, what: str
+) -> tuple[Tool, Output]:
+    """Return the definition and the output of a tool, as changed by what it declares for extensions.
+
+    Raises:
+        ValueError: If the tool's own ``meta`` has a key of an extension.
+    """
+    assert settings.extensions is not None
+    added, own = settings.extensions.tool_meta(declared), tool.meta or {}
+    if taken := added.keys() & own.keys():
+        raise ValueError(f"{what}: the _meta key {min(taken)!r} is set by an extension, so meta must not have it")
+    if added:
+        tool = tool.model_copy(update={"meta": own | added})
+    # A client that shows no page has only the content (SEP-1865, Graceful Degradation).
+    return tool, attrs.evolve(output, filled=True) if "app" in declared else output

@@ -1,0 +1,23 @@
+"""Who may call a tool: the model, or a page of the tool's server (SEP-1865, Visibility)."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from trio_mcp.types.tools import Tool
+
+__all__ = ["Audience", "is_for"]
+
+Audience: TypeAlias = Literal["model", "app"]
+
+
+def is_for(tool: Tool, audience: Audience) -> bool:
+    """Return whether a tool is meant for an audience; a tool that says nothing is for both.
+
+    A malformed statement counts as one that names nobody, because hiding a tool does less harm than showing it.
+    """
+    ui = None if tool.meta is None else tool.meta.get("ui")
+    visibility = ui.get("visibility") if type(ui) is dict else None
+    if visibility is None:
+        return True
+    return type(visibility) is list and audience in visibility
