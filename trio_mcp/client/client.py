@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import trio
@@ -25,6 +26,7 @@ from trio_mcp.client.options import ClientOptions, check_log_level
 from trio_mcp.client.subscriptions import Subscription, Subscriptions
 from trio_mcp.client.targets import Target, authorized
 from trio_mcp.client.tool_results import DataT, OutputSchemas, ToolResult, adapter_of, tool_params, typed
+from trio_mcp.client.visibility import Audience, check_audience, is_for
 from trio_mcp.convert import as_result, brief
 from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
@@ -314,35 +316,46 @@ class Client(EnteredOnce):
 
     # --- tools -----------------------------------------------------------------------------------------------------
 
-    async def list_tools(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListToolsResult:
+    async def list_tools(
+        self, cursor: str | None = None, *, timeout: Limit = USE_SESSION, audience: Audience | None = None
+    ) -> ListToolsResult:
         """Return one page of the server's tools; iterating over it yields its tools.
 
         Args:
             cursor: The ``next_cursor`` of the previous page; None for the first page.
             timeout: Seconds to wait.
+            audience: Leave out tools that are not meant for ``"model"`` or ``"app"`` (SEP-1865, Visibility); None for
+                every tool. A host must not show a model the tools that are only for pages.
 
         Raises:
+            ValueError: If the audience is neither.
             CapabilityError: If the server offers no tools.
             McpError: If the server refuses, for example because the cursor is invalid.
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
         # The output schemas are learned from every page, so that calls need not list the tools again.
+        check_audience(audience)
         page = await self._calls.page(ListToolsResult, "tools/list", cursor, timeout)
         self._output_schemas.learn(page, cursor)
+        if audience is not None:
+            page = page.model_copy(update={"tools": [tool for tool in page.tools if is_for(tool, audience)]})
         return page
 
-    def iter_tools(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Tool]:
+    def iter_tools(self, *, timeout: Limit = USE_SESSION, audience: Audience | None = None) -> AsyncIterator[Tool]:
         """Iterate over every tool, page by page: ``async for tool in client.iter_tools()``.
 
         Args:
             timeout: Seconds to wait for each page.
+            audience: As in `list_tools`.
 
         Nothing is yielded if the server has not declared that it offers tools. More than `MAX_PAGES` pages raise
         `RemoteProtocolError`. Other errors as in `list_tools`.
         """
         # The pages come through `list_tools`, so that each is cached, and the output schemas are learned from it.
-        return every(self.list_tools, "tools", timeout)
+        check_audience(audience)
+        get_page = self.list_tools if audience is None else partial(self.list_tools, audience=audience)
+        return every(get_page, "tools", timeout)
 
     @overload
     async def call_tool(

@@ -6,9 +6,19 @@ from typing import Literal, TypeAlias
 
 from trio_mcp.types.tools import Tool
 
-__all__ = ["Audience", "is_for"]
+__all__ = ["Audience", "check_audience", "is_for"]
 
 Audience: TypeAlias = Literal["model", "app"]
+
+
+def check_audience(audience: object) -> None:
+    """Check that a value is an audience, or None.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if audience not in (None, "model", "app"):
+        raise ValueError(f"audience must be 'model', 'app' or None, got {audience!r}")
 
 
 def is_for(tool: Tool, audience: Audience) -> bool:

@@ -17,6 +17,7 @@ from trio_mcp.client.group.options import GroupOptions
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.targets import Target, authorized
 from trio_mcp.client.tool_results import DataT, ToolResult
+from trio_mcp.client.visibility import Audience, check_audience, is_for
 from trio_mcp.http.client.auth import check_auth
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.retrying import Backoff
@@ -192,18 +193,24 @@ class ClientGroup(EnteredOnce):
 
     # --- tools and prompts -----------------------------------------------------------------------------------------
 
-    async def list_tools(self, *, timeout: Limit = USE_SESSION) -> Listed[Tool]:
+    async def list_tools(self, *, timeout: Limit = USE_SESSION, audience: Audience | None = None) -> Listed[Tool]:
         """Return every tool of every server, asking all servers at once and reading all pages.
 
         Args:
             timeout: Seconds to wait for each page.
+            audience: As in `Client.list_tools`.
 
         Returns:
             The tools, under their names in the group, and the errors of servers that returned no list.
 
         If the call is cancelled, every request is cancelled before this method returns.
         """
-        return await self._catalog.listed("tools", timeout)
+        check_audience(audience)
+        listed: Listed[Tool] = await self._catalog.listed("tools", timeout)
+        if audience is None:
+            return listed
+        kept = {name: [each for each in tools if is_for(each, audience)] for name, tools in listed.by_server.items()}
+        return Listed(kept, listed.errors)
 
     async def list_prompts(self, *, timeout: Limit = USE_SESSION) -> Listed[Prompt]:
         """Return every prompt of every server, under its name in the group, in the same way as `list_tools`."""

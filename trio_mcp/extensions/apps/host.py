@@ -329,9 +329,7 @@ class AppHost(EnteredOnce):
         assert self._tools is not None
         requests = ViewRequests(self._client, self._tools, page, self._options, self._context)
         hello = {
-            "hostInfo": (
-                self._options["host_info"] or Implementation(name="trio_mcp", version=__version__)
-            ).to_wire(),
+            "hostInfo": (self._options["host_info"] or Implementation(name="trio_mcp", version=__version__)).to_wire(),
             "hostCapabilities": requests.capabilities(),
         }
         view = self._view = ViewSession(link, requests, hello, self._limits)

@@ -83,7 +83,8 @@ def problem_with(params: dict[str, Any] | None, size: int, max_size: int) -> str
     if size > max_size:
         return too_large
     # An explicit stack is used, because the view chooses how deeply its message is nested.
-    left, stack = max_size, [(params, 1)] if params else []
+    left = max_size
+    stack: list[tuple[Any, int]] = [(params, 1)]
     while stack:
         value, depth = stack.pop()
         if depth > MAX_DEPTH:

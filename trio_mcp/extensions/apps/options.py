@@ -11,9 +11,8 @@ from trio_mcp.extensions.apps.limits import AppLimits
 from trio_mcp.extensions.apps.policy import PERMISSIONS, checked_permissions
 from trio_mcp.session.calls import CallLimits
 from trio_mcp.types.common import Implementation
-from trio_mcp.types.content import EmbeddedResource, ResourceLink
+from trio_mcp.types.content import ContentBlock, EmbeddedResource, ResourceLink
 from trio_mcp.types.notices import LoggingMessageNotificationParams
-from trio_mcp.types.tool_messages import ContentBlock
 
 __all__ = ["AppHostOptions"]
 

@@ -85,7 +85,7 @@ def make_page(uri: str, source: Callable[..., Any] | str | os.PathLike[str], det
     what = f"page {check_page_uri(uri, 'the URI of a page')!r}"
     ui = _metadata(what, details)
     told: dict[str, Any] = {
-        name: details[name]  # type: ignore[literal-required]
+        name: details[name]
         for name in ("name", "title", "description", "cache", "scopes")
         if name in details
     }
@@ -141,14 +141,14 @@ def _reading(uri: str, function: Callable[..., Any], ui: dict[str, Any]) -> Call
 
 
 def _contents(uri: str, html: object, meta: dict[str, Any] | None) -> ResourceContents:
-    if isinstance(html, bytes):
+    if isinstance(html, str):
+        text = html.encode("utf-8", "backslashreplace").decode()  # UTF-8 can't encode lone surrogates
+    elif isinstance(html, bytes):
         try:
-            html = html.decode()
+            text = html.decode()
         except UnicodeDecodeError:  # the page says itself which encoding it has
             blob = base64.b64encode(html).decode()
             return BlobResourceContents(uri=uri, mime_type=MIME_TYPE, blob=blob, meta=meta)
-    if not isinstance(html, str):
+    else:
         raise TypeError(f"the function of the page {uri!r} must return HTML as str or bytes, got {html!r:.100}")
-    # Lone surrogates, which UTF-8 can't encode, are written as escapes.
-    text = html.encode("utf-8", "backslashreplace").decode()
     return TextResourceContents(uri=uri, mime_type=MIME_TYPE, text=text, meta=meta)

@@ -85,10 +85,12 @@ def _check_page(name: str, uri: str, run: ExtensionRun) -> None:
     """
     page = run.resource(uri)
     if page is None:
-        raise ValueError(f"the tool {name!r} has app={uri!r}, but there is no such page: add it with @apps.page({uri!r})")
+        raise ValueError(
+            f"the tool {name!r} has app={uri!r}, but there is no such page: add it with @apps.page({uri!r})"
+        )
     if page.definition.mime_type != MIME_TYPE:
         raise ValueError(
-            f"the tool {name!r} has app={uri!r}, but that resource has the type {page.definition.mime_type!r}, and must "
+            f"the tool {name!r} has app={uri!r}, but that resource has the type {page.definition.mime_type!r} and must "
             f"have {MIME_TYPE!r}: add it with @apps.page({uri!r})"
         )
 

@@ -83,9 +83,7 @@ class ViewSession(BaseSession):
 
     # --- what arrives --------------------------------------------------------------------------------------------
 
-    def feed(
-        self, message: Incoming, metadata: Mapping[str, Any] | None = None, hold: Hold | None = None
-    ) -> None:
+    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, hold: Hold | None = None) -> None:
         if type(message) is not TransportFailure:
             verdict = self._budget.spend(trio.current_time())
             if verdict == "end":
