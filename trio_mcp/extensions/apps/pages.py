@@ -27,7 +27,7 @@ class PageDetails(TypedDict, total=False):
         csp: The origins that the page uses; without it, none.
         permissions: What the page asks the browser for: some of ``"camera"``, ``"microphone"``, ``"geolocation"`` and
             ``"clipboardWrite"``. A host may refuse them.
-        name: The page's name; the function's own, or that of the file, by default.
+        name: The page's name; by default the function's own, or that of the file. A lambda's is the path of the URI.
         title: The page's name for people.
         description: A description of the page; the docstring by default.
         prefers_border: Whether the host should draw a border and a background; by default the host decides.
@@ -95,6 +95,8 @@ def make_page(uri: str, source: Callable[..., Any] | str | os.PathLike[str], det
             raise ValueError(f"{what}: there is no file {str(path)!r}")
         told.setdefault("name", path.name)
         source = functools.partial(path.read_bytes)  # a partial has no docstring of its own
+    elif getattr(source, "__name__", "<lambda>") == "<lambda>":
+        told.setdefault("name", uri.removeprefix(SCHEME))
     if ui:
         told["meta"] = {"ui": ui}
     return Page(uri, _reading(uri, source, ui), {**told, "mime_type": MIME_TYPE})
