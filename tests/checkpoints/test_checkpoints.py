@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from tests.checkpoints import (
+    app_rows,
     auth_rows,
     client_rows,
     extension_rows,
@@ -51,6 +52,7 @@ HANG = 30  # seconds; only a net
 
 # Their imports fill the tables.
 assert client_rows, (
+    app_rows,
     auth_rows,
     extension_rows,
     server_rows,

@@ -127,26 +127,28 @@ class Stage:
         arguments = settings.pop("arguments", None)
         noted: list[tuple[str, Any]] = []
         sizes: list[tuple[float | None, float | None]] = []
-        async with trio.open_nursery() as nursery:
-            async with AppHost(
+        async with (
+            trio.open_nursery() as nursery,
+            AppHost(
                 self.client,
                 tool,
                 arguments,
                 on_log=lambda params: noted.append((params.logger or "", params.data)),
                 on_size_changed=lambda width, height: sizes.append((width, height)),
                 **settings,
-            ) as host:
-                async with self.frames.link(host) as link:
-                    served = trio.Event()
+            ) as host,
+            self.frames.link(host) as link,
+        ):
+            served = trio.Event()
 
-                    async def serve() -> None:
-                        await host.serve(link, sandbox=True)
-                        served.set()
+            async def serve() -> None:
+                await host.serve(link, sandbox=True)
+                served.set()
 
-                    nursery.start_soon(serve)
-                    yield Journey(host, noted, sizes, [])
-                    await host.teardown("the journey is over")
-                    await served.wait()
+            nursery.start_soon(serve)
+            yield Journey(host, noted, sizes, [])
+            await host.teardown("the journey is over")
+            await served.wait()
 
 
 @pytest.fixture

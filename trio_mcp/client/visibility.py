@@ -24,7 +24,7 @@ def check_audience(audience: object) -> None:
 def is_for(tool: Tool, audience: Audience) -> bool:
     """Return whether a tool is meant for an audience; a tool that says nothing is for both.
 
-    A malformed statement counts as one that names nobody, because hiding a tool does less harm than showing it.
+    A malformed statement counts as one that names neither, because hiding a tool does less harm than showing it.
     """
     ui = None if tool.meta is None else tool.meta.get("ui")
     visibility = ui.get("visibility") if type(ui) is dict else None

@@ -119,7 +119,9 @@ def clock(**settings: Any) -> Server:
     server_calls: list[str] = []
     server.called = server_calls  # type: ignore[attr-defined]
 
-    @apps.page("ui://clock/face", csp=Csp(connect=["https://time.example"]), permissions=["camera"], prefers_border=True)
+    @apps.page(
+        "ui://clock/face", csp=Csp(connect=["https://time.example"]), permissions=["camera"], prefers_border=True
+    )
     def face() -> str:
         """The face of a clock."""
         return "<!doctype html><p>clock</p>"

@@ -91,7 +91,7 @@ def _insets(_: object, attribute: Any, value: Any) -> None:
 
 @attrs.frozen(kw_only=True)
 class HostContext:
-    """What a host tells a view about its surroundings; None stands for what the host does not say.
+    """The surroundings of a view, as a host describes them; None stands for what the host does not say.
 
     Attributes:
         theme: ``"light"`` or ``"dark"``.

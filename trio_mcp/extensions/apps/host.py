@@ -288,7 +288,7 @@ class AppHost(EnteredOnce):
 
     @property
     def context(self) -> HostContext:
-        """What the host tells the view about its surroundings."""
+        """The context that the host tells the view."""
         return self._context.value
 
     def update_context(self, **changes: Any) -> None:
@@ -361,7 +361,7 @@ class AppHost(EnteredOnce):
             inside.cancel("the view is torn down")
 
     async def _while_open(self, view: ViewSession, tell: Any) -> None:
-        # A view may go at any time, and then there is nobody to tell.
+        # A view may go at any time, and then no more can be told.
         with contextlib.suppress(TransportError):
             await tell(view)
 

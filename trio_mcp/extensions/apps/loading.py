@@ -1,4 +1,4 @@
-"""What a host loads from a server: its tools, and the page of a tool (SEP-1865, Resource Discovery)."""
+"""Loads from a server what a host needs: its tools, and the page of a tool (SEP-1865, Resource Discovery)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ServerTools:
         self._lock = trio.Lock()
 
     async def get(self, name: str) -> Tool | None:
-        """Return the tool with a name, as its server describes it; None if there is none.
+        """Return the tool with a name, as its server describes it; None if the server has no such tool.
 
         Raises:
             TrioMcpError: If the tools can't be listed.
@@ -153,9 +153,8 @@ async def _declared(client: Client, contents: ResourceContents) -> dict[str, Any
         # A server need not list its pages, nor anything else: a page without metadata gets the strictest policy.
         with contextlib.suppress(McpError):
             async for resource in client.iter_resources():
-                if resource.uri == contents.uri:
+                if resource.uri == contents.uri and found is None:
                     found = _ui(resource.meta)
-                    break
     return found or {}
 
 

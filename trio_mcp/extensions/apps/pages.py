@@ -85,9 +85,7 @@ def make_page(uri: str, source: Callable[..., Any] | str | os.PathLike[str], det
     what = f"page {check_page_uri(uri, 'the URI of a page')!r}"
     ui = _metadata(what, details)
     told: dict[str, Any] = {
-        name: details[name]
-        for name in ("name", "title", "description", "cache", "scopes")
-        if name in details
+        name: details[name] for name in ("name", "title", "description", "cache", "scopes") if name in details
     }
     if not callable(source):
         path = Path(source)

@@ -145,7 +145,7 @@ def checked_permissions(given: Iterable[str], what: str) -> tuple[str, ...]:
 
 @attrs.frozen
 class PagePolicy:
-    """What a host allows a page, after the metadata that came with the page.
+    """The policy of a host for one page, after the metadata that came with the page.
 
     Attributes:
         csp: The origins that the page may use.

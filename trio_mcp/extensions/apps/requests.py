@@ -1,4 +1,4 @@
-"""What a view may ask its host for: a table of methods, each with its rules (SEP-1865, Communication Protocol)."""
+"""Handles the requests of a view: a table of methods, each with its rules (SEP-1865, Communication Protocol)."""
 
 from __future__ import annotations
 
@@ -261,6 +261,6 @@ def _read(adapter: TypeAdapter[Any], given: object, what: str) -> Any:
 
 
 def _length(value: object) -> float | None:
-    """Return a length in pixels; None if it is none."""
+    """Return a length in pixels; None if the value can't be one."""
     # A comparison with NaN is false.
     return value if type(value) in (int, float) and 0 <= cast("float", value) < 1e9 else None  # type: ignore[return-value]

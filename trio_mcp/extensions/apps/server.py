@@ -29,7 +29,7 @@ class AppsOnServer(ServerExtension):
 
     def __init__(self) -> None:
         self._pages: dict[str, Page] = {}
-        # A server that nobody uses any more must not be kept by its extension.
+        # A server that is no longer used must not be kept by its extension.
         self._servers: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def add(self, page: Page) -> None:
@@ -100,7 +100,7 @@ def _checked_audiences(what: str, value: Any) -> tuple[str, ...]:
 
     Raises:
         TypeError: If the value is not a list of strings.
-        ValueError: If it is empty, or names somebody else.
+        ValueError: If it is empty, or names anyone else.
     """
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise TypeError(f'{what} must be a list such as ["app"], got {value!r}')
