@@ -21,12 +21,11 @@ from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.failover.parameters import TransportStatus
 from trio_mcp.client.input_rounds import InputRounds
 from trio_mcp.client.listen import Listening, wanted_filter
-from trio_mcp.client.listing import CachedCalls, every
+from trio_mcp.client.listing import Audience, CachedCalls, check_audience, every, is_for
 from trio_mcp.client.options import ClientOptions, check_log_level
 from trio_mcp.client.subscriptions import Subscription, Subscriptions
 from trio_mcp.client.targets import Target, authorized
 from trio_mcp.client.tool_results import DataT, OutputSchemas, ToolResult, adapter_of, tool_params, typed
-from trio_mcp.client.visibility import Audience, check_audience, is_for
 from trio_mcp.convert import as_result, brief
 from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import trio
 
@@ -15,11 +15,15 @@ from trio_mcp.session.calls import CallLimits, Limit
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.bases import CacheablePage
 from trio_mcp.types.error_codes import INVALID_PARAMS
+from trio_mcp.types.tools import Tool
 
-__all__ = ["CachedCalls", "every"]
+__all__ = ["Audience", "CachedCalls", "check_audience", "every", "is_for"]
 
 ModelT = TypeVar("ModelT", bound=WireModel)
 PageT = TypeVar("PageT", bound=CacheablePage)
+
+Audience: TypeAlias = Literal["model", "app"]
+"""Who calls a tool: the model, or a page of the tool's server (SEP-1865, Visibility)."""
 
 MAX_PAGES = 1000  # an arbitrary limit, as a server can invent cursors forever
 
@@ -140,3 +144,25 @@ async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[
             return
     what = items.replace("_", " ")
     raise RemoteProtocolError(f"the server's list of {what} has more than {MAX_PAGES} pages; giving up")
+
+
+def check_audience(audience: object) -> None:
+    """Check that a value is an audience, or None.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if audience not in (None, "model", "app"):
+        raise ValueError(f"audience must be 'model', 'app' or None, got {audience!r}")
+
+
+def is_for(tool: Tool, audience: Audience) -> bool:
+    """Return whether a tool is meant for an audience; a tool that says nothing is for both.
+
+    A malformed statement counts as one that names neither, because hiding a tool does less harm than showing it.
+    """
+    ui = None if tool.meta is None else tool.meta.get("ui")
+    visibility = ui.get("visibility") if type(ui) is dict else None
+    if visibility is None:
+        return True
+    return type(visibility) is list and audience in visibility

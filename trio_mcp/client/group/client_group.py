@@ -14,10 +14,10 @@ from trio_mcp.client.config.reading import ConfigSource, load_config, load_membe
 from trio_mcp.client.group.catalog import Catalog, Listed, about
 from trio_mcp.client.group.members import ConnectedClients, Members, ServerStatus
 from trio_mcp.client.group.options import GroupOptions
+from trio_mcp.client.listing import Audience, check_audience, is_for
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.targets import Target, authorized
 from trio_mcp.client.tool_results import DataT, ToolResult
-from trio_mcp.client.visibility import Audience, check_audience, is_for
 from trio_mcp.http.client.auth import check_auth
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.retrying import Backoff

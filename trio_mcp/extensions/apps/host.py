@@ -19,9 +19,9 @@ from trio_mcp.client.group.client_group import ClientGroup
 from trio_mcp.client.tool_results import ToolResult, tool_params
 from trio_mcp.convert import another
 from trio_mcp.errors import LocalProtocolError, McpError, TransportError, TrioMcpError
+from trio_mcp.extensions.apps.client import LoadedPage, ServerTools, load_page
 from trio_mcp.extensions.apps.context import CurrentContext, HostContext
 from trio_mcp.extensions.apps.limits import AppLimits
-from trio_mcp.extensions.apps.loading import LoadedPage, ServerTools, load_page
 from trio_mcp.extensions.apps.names import IDENTIFIER, AppCallCancelled
 from trio_mcp.extensions.apps.options import AppHostOptions
 from trio_mcp.extensions.apps.requests import ViewRequests

@@ -12,11 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from trio_mcp._log import logger
 from trio_mcp.client.client import Client
-from trio_mcp.client.visibility import is_for
+from trio_mcp.client.listing import is_for
 from trio_mcp.convert import call_back
 from trio_mcp.errors import McpError, RequestTimeout, TrioMcpError
+from trio_mcp.extensions.apps.client import LoadedPage, ServerTools
 from trio_mcp.extensions.apps.context import MODES, CurrentContext, DisplayMode
-from trio_mcp.extensions.apps.loading import LoadedPage, ServerTools
 from trio_mcp.extensions.apps.names import REFUSED
 from trio_mcp.extensions.apps.options import AppHostOptions
 from trio_mcp.types.content import ContentBlock, EmbeddedResource, ResourceLink

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from trio_mcp._log import logger
+from trio_mcp._nursery import closing
 from trio_mcp.errors import McpError, RemoteProtocolError, TransportError, TrioMcpError
 from trio_mcp.extensions.apps.context import MODES
 from trio_mcp.extensions.apps.limits import AppLimits, Budget, problem_with
@@ -181,12 +182,10 @@ class ViewSession(BaseSession):
             await self.wait_closed()
             return
         self._torn_down = True
-        try:
+        async with closing(self.aclose):
             with trio.move_on_after(self._limits.teardown_wait):
                 if self.initialized.is_set() and not self.closed:
                     if ended:
                         await self.told.wait()
                     with contextlib.suppress(TrioMcpError):
                         await self.send_request("ui/resource-teardown", {"reason": reason})
-        finally:
-            await self.aclose()
