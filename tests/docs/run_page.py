@@ -35,7 +35,7 @@ from pages import Block, blocks_of
 
 PROMISE = re.compile(r"  # -> (?P<text>.*)$")
 # tests/server/test_behind_nginx.py runs nginx, and test_pages looks at YAML.
-NOT_RUN = ("text", "json", "nginx", "ini", "yaml")
+NOT_RUN = ("text", "json", "javascript", "nginx", "ini", "yaml")
 PROGRAMS = {
     "python": [sys.executable],
     # Given by the tests, which have a command that starts faster.

@@ -39,7 +39,9 @@ from trio_mcp.auth import OAuth, ResourceOptions, fetching
 from trio_mcp.auth.client import login_refresh
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server import keys
-from trio_mcp.extensions import TaskOptions, TaskPolicy
+from trio_mcp.extensions import AppLimits, TaskOptions, TaskPolicy
+from trio_mcp.extensions.apps import client as apps_client
+from trio_mcp.extensions.apps.view import ViewSession
 from trio_mcp.extensions.tasks import following
 from trio_mcp.http.client import heads as http_heads, streamable as http_link
 from trio_mcp.http.client.sending import http1_format
@@ -140,6 +142,16 @@ STATED = {
     "cancelling the task of a call that is cancelled": following.CANCEL_TIMEOUT,
     "looks at a task that needs input although all of its questions have responses": following.MAX_STUCK,
     "looks at a task in a row that fail, over a connection that is open": following.MAX_FAILED,
+    "AppLimits(teardown_wait=…)": AppLimits().teardown_wait,
+    "the tools of a server whose page calls one": apps_client.FRESH,
+    "requests of the view of a page that run, and again that wait": AppLimits().max_calls,
+    "messages of a view in a second": AppLimits().rate,
+    "messages of a view at once, and again those that are refused": AppLimits().burst,
+    "faults of a view in a row": ViewSession.max_faults,
+    "origins in a list of a Csp": constant("MAX_LISTED_ORIGINS"),
+    "bytes of a page that a host shows": AppLimits().max_html,
+    "bytes of a message of the view of a page": AppLimits().max_message,
+    "levels of a message of the view of a page": constant("MAX_DEPTH", "trio_mcp.extensions.apps."),
     "tasks in the stores of a server, those that have ended included": TaskOptions().max_tasks,
     "tasks that run in a process": TaskOptions().max_running,
     "tasks for which one subscriptions/listen listens": constant("MAX_LISTENED"),

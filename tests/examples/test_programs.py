@@ -68,6 +68,17 @@ PRINTED = {
         asked: Which quality?
         dawn in high quality: shot 1, shot 2, shot 3
     """,
+    "clock": """
+        the model sees ['show', 'wind_up']
+        its policy has {'connectDomains': ['https://time.example']}
+        the page has the theme dark
+        the page shows {'hour': 3, 'zone': 'UTC'}
+        the page calls tick: 59
+        the page is refused: the page's server has no tool 'wind_up' for pages (error -32602)
+        the page is refused: Invalid URL: only http and https URLs can be opened (error -32000)
+        the model reads {"hour":3,"zone":"UTC"}
+        the page is told: the conversation has moved on
+    """,
     "prices": """
         changed: price://pear
         tools: ['change_price', 'buy']

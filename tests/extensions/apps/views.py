@@ -35,9 +35,6 @@ class View(BaseSession):
         self.stubborn = False
         self._more = trio.Event()
 
-    def _lifetime(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return super()._lifetime()
-
     async def received_request(self, context: RequestContext) -> Any:
         self._hear(context.method, context.params)
         if self.stubborn:

@@ -317,14 +317,16 @@ class AppHost(EnteredOnce):
                 (``ui/notifications/sandbox-proxy-ready``). Without it, the program loads the page.
 
         Raises:
-            LocalProtocolError: If the host has not been entered, has been left, or serves a view already.
+            LocalProtocolError: If the host has not been entered, or serves a view already.
 
-        If the call is cancelled, the view is torn down: it may take ``limits.teardown_wait`` seconds to respond.
+        If the host has been left, the view is not served, and this returns at once. If the call is cancelled, the view is torn down: it may take ``limits.teardown_wait`` seconds to respond.
         """
         page = self._shown
-        if self._over or self._view is not None:
-            why = "has been left" if self._over else "serves another view already"
-            raise LocalProtocolError(f"no view can be served: this AppHost {why}")
+        if self._view is not None:
+            raise LocalProtocolError("this AppHost serves another view already: make another one, or tear that down")
+        if self._over:  # a task may begin to serve only when the block has been left
+            await trio.lowlevel.checkpoint()
+            return
         assert self._client is not None
         assert self._tools is not None
         requests = ViewRequests(self._client, self._tools, page, self._options, self._context)

@@ -22,7 +22,7 @@ PERMISSIONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The permissions that a page may ask for, each with its name in the ``allow`` attribute of a frame."""
 
-MAX_ORIGINS: Final = 100
+MAX_LISTED_ORIGINS: Final = 100
 """The maximum number of origins in one list of a policy (arbitrary): a header must have an end."""
 
 _FIELDS: Final = {
@@ -57,8 +57,8 @@ def _origins(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def _check_origins(_: object, attribute: Any, value: tuple[str, ...]) -> None:
-    if len(value) > MAX_ORIGINS:
-        raise ValueError(f"{attribute.name} has {len(value)} origins; {MAX_ORIGINS} is the limit")
+    if len(value) > MAX_LISTED_ORIGINS:
+        raise ValueError(f"{attribute.name} has {len(value)} origins; {MAX_LISTED_ORIGINS} is the limit")
     for each in value:
         if (problem := origin_problem(each)) is not None:
             raise ValueError(f"{attribute.name}: {each!r} is not a valid origin: {problem}")
@@ -99,9 +99,9 @@ class Csp:
             listed = given.get(wire) if type(given) is dict else None
             for each in listed if type(listed) is list else ():
                 kept = found.setdefault(name, [])
-                if origin_problem(each) is None and len(kept) < MAX_ORIGINS and allow(each):
+                if origin_problem(each) is None and len(kept) < MAX_LISTED_ORIGINS and allow(each):
                     kept.append(each)
-                elif len(refused) < MAX_ORIGINS:
+                elif len(refused) < MAX_LISTED_ORIGINS:
                     refused.append(repr(each)[:100])
         return cls(**found), refused
 
