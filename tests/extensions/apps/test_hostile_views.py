@@ -424,6 +424,25 @@ async def test_calls_that_never_end_are_limited_in_number() -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_a_view_that_does_not_read_holds_up_neither_the_call_nor_the_end(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Its link has room for 64 messages, and it asks for more than that."""
+    server = clock()
+    limits = AppLimits(rate=1e6, burst=10_000, teardown_wait=2.0)
+    async with client_of(server) as client, memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        async with AppHost(client, "show", limits=limits) as host:
+            nursery.start_soon(host.serve, ours)
+            raw = Raw(theirs)
+            await raw.send(Request(0, "ui/initialize", HELLO))
+            await raw.send(Notification("ui/notifications/initialized"))
+            for number in range(1, 1001):
+                await raw.send(Request(number, "ping"))
+            assert (await host.result()).structured_content == {"hour": 3}
+            started = trio.current_time()
+        assert trio.current_time() - started <= 3.5
+
+
 def nested(depth: int) -> dict[str, Any]:
     value: dict[str, Any] = {}
     for _ in range(depth):
