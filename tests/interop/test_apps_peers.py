@@ -50,12 +50,12 @@ async def test_an_app_of_fastmcp_runs_in_our_host(fastmcp: Path, environment: di
 def test_the_inspector_shows_our_pages(npm: NodePeers, environment: dict[str, str], tmp_path: Path, era: str) -> None:
     script = npm.modules / "node_modules" / "@modelcontextprotocol" / "inspector" / "clients/launcher/build/index.js"
     program = "import sys; sys.path.insert(0, '.'); from examples.clock import server; server.run('stdio')"
-    target = [sys.executable, "-c", program]
+    options = ["--cli", "--format", "json", "--protocol-era", era]
+    command = [str(npm.node), str(script), *options, sys.executable, "-c", program]
 
     def inspect(method: str, *arguments: str) -> Any:
         done = subprocess.run(
-            [str(npm.node), str(script), "--cli", "--format", "json", "--protocol-era", era, *target]
-            + ["--method", method, *arguments],
+            [*command, "--method", method, *arguments],
             cwd=CHECKOUT,
             env=environment | {"HOME": str(tmp_path)},
             stdin=subprocess.DEVNULL,

@@ -40,6 +40,7 @@ from trio_mcp import (
 )
 from trio_mcp.client.group.catalog import Listed
 from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.extensions import AppHost, Apps, Csp, HostContext
 from trio_mcp.jsonrpc import Notification
 from trio_mcp.low_level import BaseSession, HandlerOptions, Link, memory_link_pair
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
@@ -349,3 +350,30 @@ def errors(error: TrioMcpError) -> None:
     elif isinstance(error, RequestTimeout):
         timeout: TimeoutError | TrioMcpError = error
         print(timeout)
+
+
+apps = Apps()
+with_pages = Server("pages", extensions=[apps])
+
+
+@apps.page("ui://clock/face", csp=Csp(connect=["https://time.example"]), permissions=["camera"])
+async def face(ctx: Context) -> bytes:
+    assert_type(ctx.client_renders_apps, bool)
+    return b""
+
+
+@with_pages.tool(app="ui://clock/face", visibility=["app"])
+def tick() -> int:
+    return 1
+
+
+async def host_of_an_app(client: Client, group: ClientGroup, link: Link) -> None:
+    apps.page("ui://clock/file", path="face.html", title="A clock")
+    tools = await client.list_tools(audience="model")
+    await group.list_tools(audience="app")
+    async with AppHost(client, tools.tools[0], {"zone": "UTC"}, on_open_link=print, context=HostContext()) as host:
+        assert_type(host.html, str)
+        assert_type(host.allow, str)
+        assert_type(host.prefers_border, bool | None)
+        await host.serve(link, sandbox=True)
+        assert_type((await host.result()).text, str)

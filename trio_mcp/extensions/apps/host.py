@@ -319,7 +319,8 @@ class AppHost(EnteredOnce):
         Raises:
             LocalProtocolError: If the host has not been entered, or serves a view already.
 
-        If the host has been left, the view is not served, and this returns at once. If the call is cancelled, the view is torn down: it may take ``limits.teardown_wait`` seconds to respond.
+        If the host has been left, the view is not served, and this returns at once. If the call is cancelled, the view
+        is torn down: it may take ``limits.teardown_wait`` seconds to respond.
         """
         page = self._shown
         if self._view is not None:

@@ -60,9 +60,9 @@ class AppHostOptions(TypedDict, total=False):
     grant: Annotated[Iterable[str], Default(tuple(PERMISSIONS), _check_grant)]
     allow_origin: Annotated[Callable[[str], bool] | None, Default(check=partial(check_hook, sync=True))]
     on_open_link: Annotated[Callable[[str], Verdict] | None, Default(check=check_hook)]
-    on_message: Annotated[Callable[[list[ContentBlock]], Verdict] | None, Default(check=check_hook)]
+    on_message: Annotated["Callable[[list[ContentBlock]], Verdict] | None", Default(check=check_hook)]
     on_model_context: Annotated[
-        Callable[[list[ContentBlock], dict[str, Any] | None], Verdict] | None, Default(check=check_hook)
+        "Callable[[list[ContentBlock], dict[str, Any] | None], Verdict] | None", Default(check=check_hook)
     ]
     on_display_mode: Annotated[
         Callable[[DisplayMode], Awaitable[DisplayMode | None] | DisplayMode | None] | None, Default(check=check_hook)
