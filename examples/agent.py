@@ -75,7 +75,7 @@ async def answer(question: str, group: ClientGroup) -> str:
     """Answer a question with as many turns as the model needs, up to a limit."""
     conversation = [f"user: {question}"]
     for _ in range(10):
-        turn = await ask_model(conversation, list(await group.list_tools()))
+        turn = await ask_model(conversation, list(await group.list_tools(audience="model")))
         if not turn.calls:
             return turn.text
         results = [""] * len(turn.calls)

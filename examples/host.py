@@ -67,7 +67,7 @@ class Host:
     async def obey(self, line: str, nursery: trio.Nursery) -> None:
         command, _, rest = line.partition(" ")
         if command == "tools":
-            for tool in await self.group.list_tools():
+            for tool in await self.group.list_tools(audience="model"):
                 self.show(f"{tool.name}: {(tool.description or '').partition(chr(10))[0]}")
         elif command == "servers":
             for name, status in self.group.status.items():

@@ -214,6 +214,23 @@ async def test_a_server_does_not_start_with_a_tool_whose_page_does_not_exist() -
         assert len((await client.list_tools()).tools) == 1
 
 
+async def test_a_server_does_not_start_with_a_tool_that_has_a_page_and_tells_the_model_nothing() -> None:
+    """SEP-1865, Graceful Degradation, as above; a tool that only pages call may return nothing."""
+
+    def nothing() -> None: ...
+
+    apps = Apps()
+    apps.page("ui://a")(lambda: "")
+    server = Server("s", extensions=[apps])
+    server.add_tool(nothing, name="for_pages", app="ui://a", visibility=["app"])
+    async with Client(server) as client:
+        assert (await client.call_tool("for_pages")).content == []
+    server.add_tool(nothing, name="for_both", app="ui://a")
+    with pytest.raises(ValueError, match="the tool 'for_both' has a page and returns None"):
+        async with Client(server):
+            pass
+
+
 async def test_the_pages_of_a_mounted_server_are_found() -> None:
     outer, inner = Server("outer", extensions=[Apps()]), clock()
     outer.mount(inner, prefix="c")

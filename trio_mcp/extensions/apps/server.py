@@ -14,6 +14,7 @@ from trio_mcp.extensions.apps.pages import Page, check_page_uri
 from trio_mcp.server.extensions import ExtensionRun, ServerExtension
 
 if TYPE_CHECKING:
+    from trio_mcp.server.features.tools import RegisteredTool
     from trio_mcp.types.tools import Tool
 
 __all__ = ["AppsOnServer"]
@@ -69,6 +70,7 @@ class AppsOnServer(ServerExtension):
             tool = run.tool(name)
             assert tool is not None
             _check_page(name, tool.declared["app"], run)
+            _check_content(name, tool)
         yield
         await trio.lowlevel.checkpoint()
 
@@ -92,6 +94,22 @@ def _check_page(name: str, uri: str, run: ExtensionRun) -> None:
         raise ValueError(
             f"the tool {name!r} has app={uri!r}, but that resource has the type {page.definition.mime_type!r} and must "
             f"have {MIME_TYPE!r}: add it with @apps.page({uri!r})"
+        )
+
+
+def _check_content(name: str, tool: RegisteredTool) -> None:
+    """Refuse a tool for the model that returns nothing.
+
+    "Tools MUST return meaningful content array even when UI is available" (SEP-1865, Graceful Degradation). A tool that
+    only pages call may return nothing.
+
+    Raises:
+        ValueError: If the return type of the function is None.
+    """
+    if tool.function.returns in (None, type(None)) and "model" in tool.declared.get("visibility", AUDIENCES):
+        raise ValueError(
+            f"the tool {name!r} has a page and returns None, so a model would learn nothing of the call: "
+            'return a text that says what was done, or give the tool visibility=["app"]'
         )
 
 
