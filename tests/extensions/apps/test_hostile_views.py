@@ -381,7 +381,10 @@ async def test_a_view_that_floods_is_refused_and_then_ended(
     assert (raw.codes(), ended) == ([-31429] * 11, False)
 
 
-async def test_a_flood_of_notifications_reaches_no_hook_beyond_the_limit() -> None:
+async def test_a_flood_of_notifications_reaches_no_hook_beyond_the_limit(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The view is torn down properly all the same: its response is taken."""
     logged: list[Any] = []
     limits = AppLimits(rate=0.001, burst=5)
     settings: Any = {"limits": limits, "on_log": lambda params: logged.append(params.data)}
@@ -389,7 +392,10 @@ async def test_a_flood_of_notifications_reaches_no_hook_beyond_the_limit() -> No
         await scene.view.greet()
         for number in range(5):
             await scene.view.send_notification("notifications/message", {"level": "info", "data": number})
-        await trio.testing.wait_all_tasks_blocked()
+        await scene.view.hear("tool-result")
+        started = trio.current_time()
+        await scene.host.teardown()
+        assert trio.current_time() == started
     assert logged == [0, 1, 2]
 
 

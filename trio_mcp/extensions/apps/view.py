@@ -24,6 +24,7 @@ from trio_mcp.jsonrpc.messages import (
     Malformed,
     Notification,
     Request,
+    Response,
     SessionMessage,
     TransportFailure,
 )
@@ -91,7 +92,8 @@ class ViewSession(BaseSession):
                 lost = TransportError(f"the view has sent more than {self._limits.rate:g} messages a second")
                 logger.warning("ending the view: %s", lost)
                 raise LinkLostError(lost)
-            if verdict == "refuse":
+            # A response is taken, so that a view that has sent too much can still be torn down properly.
+            if verdict == "refuse" and not isinstance(message, (Response, ErrorResponse)):
                 self._refuse(message, OVERLOADED, f"too many messages: {self._limits.rate:g} a second is the limit")
                 return
             if type(message) is Batch:
