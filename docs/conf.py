@@ -143,7 +143,6 @@ INTERNAL = (
     "OutputSchemas",
     "PathLike",
     "Protection",
-    "RegisteredResource",
     "RegisteredTool",
     "Registry",
     "RequestId",

@@ -144,7 +144,7 @@ class BaseServer:
             stores=_stores(given["stores"], self.info.name),
             user_state=given["user_state"],
             tools=self._registered_tools,
-            resources=self._registered_resources,
+            resource_feature=self._resource_feature,
         )
         # The features are made last, because they read the settings and register with the dispatch.
         self._features = tuple(self._make_features())
@@ -178,8 +178,8 @@ class BaseServer:
     def _registered_tools(self) -> Any:
         return Registry("tool")
 
-    def _registered_resources(self) -> Any:
-        return Registry("resource")
+    def _resource_feature(self) -> Any:
+        raise TypeError(f"server {self.info.name!r} can't have resources of its own")
 
     def _watcher(self, state: Any) -> Callable[[Topic, bool], None] | None:
         return None

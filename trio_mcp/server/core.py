@@ -57,7 +57,7 @@ class Core:
         inherited: What the supervisor of this process gave it, such as the secrets ``key`` and ``nonce``; None without
             one.
         tools: Returns the registry of the tools.
-        resources: Returns the registry of the single resources.
+        resource_feature: Returns the feature that serves the resources; it is made on the first call.
         watcher: Returns, for the state of a run, a callback for topics that gain their first or lose their last
             listener; or None.
     """
@@ -77,7 +77,7 @@ class Core:
         stores: Stores | None,
         user_state: UserStateOptions | None,
         tools: Callable[[], Any],
-        resources: Callable[[], Any],
+        resource_feature: Callable[[], Any],
     ) -> None:
         self.settings: Final = settings
         self.identity = identity
@@ -98,7 +98,7 @@ class Core:
         self._user_state = user_state
         self.user_states: Final = Deferred(self._make_user_states)
         self.tools = tools
-        self.resources = resources
+        self.resource_feature = resource_feature
         self.inherited: Inherited | None = None  # set before a child of a supervisor serves
 
     def _make_sealer(self) -> StateSealer:
@@ -139,7 +139,7 @@ class Core:
         assert self.settings.extensions is not None
         async with contextlib.AsyncExitStack() as stack:
             for each in self.settings.extensions.objects:
-                part = ExtensionRun(run.nursery, self.stores, run, self, each, self.tools(), self.resources())
+                part = ExtensionRun(run.nursery, self.stores, run, self, each, self.tools())
                 states[each] = await stack.enter_async_context(each.lifespan(part))
             yield
 

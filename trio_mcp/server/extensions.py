@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # few servers have stores
     from trio_mcp.server.features.dispatch import Dispatch
     from trio_mcp.server.features.feature import FeatureSettings, MiddlewareFunction
     from trio_mcp.server.features.registry import Registry
-    from trio_mcp.server.features.resources import RegisteredResource
+    from trio_mcp.server.features.resources import ResourceFeature
     from trio_mcp.server.features.tools import RegisteredTool
     from trio_mcp.server.served_session import SharedByClients
     from trio_mcp.stores.contract import Stores
@@ -45,6 +45,9 @@ class RunningServer(Protocol):
 
     @property
     def dispatch(self) -> Dispatch: ...
+
+    @property
+    def resource_feature(self) -> Callable[[], ResourceFeature]: ...
 
 
 class ServerExtension:
@@ -143,7 +146,6 @@ class ExtensionRun:
     _core: RunningServer
     _extension: ServerExtension
     _tools: Registry[RegisteredTool]
-    _resources: Registry[RegisteredResource]
 
     def announce(self, method: str, key: str | None = None) -> None:
         """Schedule a notification to all clients that listen for it; see `ListenField`. May be called in any thread.
@@ -173,9 +175,9 @@ class ExtensionRun:
         """Return the tool with a name; None if the server does not offer it."""
         return self._tools.get(name) if type(name) is str else None
 
-    def resource(self, uri: str) -> RegisteredResource | None:
-        """Return the resource with exactly this URI; None if the server does not offer it."""
-        return self._resources.get(uri)
+    def resources(self) -> ResourceFeature:
+        """Return the feature that serves the server's resources, to which an extension may add its own."""
+        return self._core.resource_feature()
 
     def declaring(self, detail: str) -> list[str]:
         """Return the names of the tools that were added with an argument that is one of `ServerExtension.details`."""

@@ -130,9 +130,8 @@ class Server(BaseServer):
     def _registered_tools(self) -> Any:
         return self._tools.registry
 
-    def _registered_resources(self) -> Any:
-        made = self._resources.made
-        return super()._registered_resources() if made is None else made.registry
+    def _resource_feature(self) -> Any:
+        return self._resources.get()
 
     def _counts(self) -> dict[str, int]:
         resources, prompts = self._resources.made, self._prompts.made

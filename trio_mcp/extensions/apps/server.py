@@ -85,7 +85,7 @@ def _check_page(name: str, uri: str, run: ExtensionRun) -> None:
     Raises:
         ValueError: If there is no such page, or it has another type.
     """
-    page = run.resource(uri)
+    page = run.resources().registry.get(uri)
     if page is None:
         raise ValueError(
             f"the tool {name!r} has app={uri!r}, but there is no such page: add it with @apps.page({uri!r})"
