@@ -146,6 +146,7 @@ INTERNAL = (
     "RegisteredTool",
     "Registry",
     "RequestId",
+    "ResourceFeature",
     "QuestionContext",
     "Require",
     "RootList",
