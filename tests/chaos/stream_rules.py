@@ -211,6 +211,8 @@ class StreamRules:
         limit = self._causes.within(SOON, call.cancelled)
         if not entries or entries[0].pid in self._causes.deaths or entries[0].pid in self._causes.wounded:
             return
+        if self._causes.was_away(call.began, call.cancelled):  # no other process knew of the request
+            return
         if min(ends, default=math.inf) > limit and self._seen.ended > limit:
             yield "its cancellation was accepted, and its handler goes on"
 

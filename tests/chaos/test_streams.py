@@ -152,6 +152,13 @@ ROWS: dict[str, list[Callable[[Seen], object]]] = {
         Case(error(LOST), span=(ENDING - 2, ENDING + 5), ledger=began(ENDED, ENDING - 2, ("cancelled", ENDING + 3))),
         Case(outcome="cancelled", kind="stall", cancelled=5.5, ledger=began(RAN, 5.1, ("cancelled", 5.6))),
         Case(outcome="cancelled", kind="stall", cancelled=DEATH - 1, ledger=began(KILLED, DEATH - 2)),
+        Case(
+            outcome="cancelled",
+            kind="stall",
+            cancelled=AWAY + 1,
+            span=(AWAY, AWAY + 1),
+            ledger=began(RAN, AWAY, ("ended", AWAY + 30)),
+        ),
         asking((ASKED, ANSWERED)),
         asking(
             (("asked", KILLED, DEATH - 1),),

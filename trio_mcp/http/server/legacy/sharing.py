@@ -364,6 +364,7 @@ class SessionCopy(EventStore):
         self.key = key
         self._timeout = timeout
         self._store = membership.store
+        self._noting = trio.Lock()
         self.token = membership.token  # the session belongs to the member that this process is now
         self._version = 0
         self._expires = 0.0
@@ -547,27 +548,26 @@ class SessionCopy(EventStore):
         """Note in the store that this process runs the requests of a stream; others must know that for resumption."""
         if stream.noted or not stream.owed:
             return
-        stream.noted = True
-        # If the store can't be used, the request goes on: its stream is noted later, and can't be resumed elsewhere
-        # before.
+        # If the store can't be used, the request goes on: its stream can't be resumed elsewhere before it is noted.
         with self._unheard():
-            try:
-                await self.note(stream)
-            except StoreError:
-                self.membership.unnoted[self.key, stream.number] = self, stream
-                raise
+            await self.note(stream)
 
     async def note(self, stream: NumberedStream) -> None:
-        """Note a stream in the store, unless it has ended.
+        """Note a stream in the store, unless it is noted, or owes no response any more.
 
         Raises:
             StoreError: If the store can't be used; the stream is noted later then.
         """
-        requests = [json.dumps(each) for each in stream.owed]
-        if requests and not stream.ended and not await self._store.open(self.key, self.token, stream.number, requests):
-            self.session.end("the session has ended")
-        self.membership.unnoted.pop((self.key, stream.number), None)
-        if not stream.owed and stream.ready == stream.last:  # the response has come in the meantime
+        async with self._noting:
+            requests = [json.dumps(each) for each in stream.owed]
+            if requests and not stream.ended and not stream.noted:
+                self.membership.unnoted[self.key, stream.number] = self, stream
+                if not await self._store.open(self.key, self.token, stream.number, requests):
+                    self.session.end("the session has ended")
+                stream.noted = True
+            self.membership.unnoted.pop((self.key, stream.number), None)
+        if stream.noted and not stream.owed and stream.ready == stream.last:  # the response has come in the meantime
+            stream.noted = False
             await self.close(stream.number)
 
     async def close(self, number: int, failed: Sequence[RequestId] = (), *, last: int = 0) -> None:
@@ -651,10 +651,6 @@ class SessionCopy(EventStore):
         try:
             if self.changing:
                 await self.save()
-            # Nothing is stored on a stream of which the store does not know who ends it.
-            for number in {event.stream for event in events} if self.membership.unnoted else ():
-                if number not in ended and (found := self.membership.unnoted.get((self.key, number))) is not None:
-                    await self.note(found[1])
             # The store has an index of these times, so a new one costs it time.
             later = self._later() if ended else 0.0
             expires = later if later > self._expires + self._timeout / 20 else None

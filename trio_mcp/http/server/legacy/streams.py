@@ -80,6 +80,8 @@ class SharedStore(Protocol):
         self, session: str, events: Sequence[StoredEvent], *, ended: Collection[int] = ()
     ) -> Sequence[int]: ...
 
+    async def note(self, stream: NumberedStream) -> None: ...
+
     async def close(self, number: int, failed: Sequence[RequestId] = (), *, last: int = 0) -> None: ...
 
 
@@ -218,7 +220,7 @@ class StreamRouter:
         # With a store, a client that comes back is served from the store.
         if stream.ended and (stream.stored or stream.writer is None):
             self.streams.pop(stream.number, None)
-            if stream.noted and self._copy is not None:
+            if self._copy is not None and (stream.noted or stream.fault is not None):
                 stream.noted = False
                 failed = () if stream.fault is None else stream.asked
                 self._owner.start_soon(partial(self._copy.close, stream.number, failed, last=stream.last))
@@ -506,6 +508,10 @@ class StreamRouter:
             return
         # The response ends its stream for the processes that carry it as well.
         ended = [stream for stream in streams if stream is not self.rest and not stream.owed]
+        for stream in streams:
+            # Nothing is stored on a stream of which no process would know that somebody has to end it.
+            if stream is not self.rest and stream.owed:
+                await self._copy.note(stream)
         numbers = await self._copy.append(self.key, events, ended=[stream.number for stream in ended])
         for stream in ended:
             stream.noted = False
