@@ -1,4 +1,5 @@
 """Extensions of the protocol: tasks, apps, and the classes for your own extensions.
+"""Extensions of the protocol: tasks, skills, and the classes for your own extensions.
 
 See ``Server(extensions=…)``, ``Client(extensions=…)``, and 2026-07-28 `basic/versioning`, Extension Negotiation.
 """
@@ -16,6 +17,22 @@ if TYPE_CHECKING:
     from trio_mcp.extensions.apps.options import AppHostOptions as AppHostOptions
     from trio_mcp.extensions.apps.pages import PageDetails as PageDetails
     from trio_mcp.extensions.apps.policy import Csp as Csp
+    from trio_mcp.extensions.skills.catalog import Rescan as Rescan
+    from trio_mcp.extensions.skills.client import ClientSkills as ClientSkills, GroupSkills as GroupSkills
+    from trio_mcp.extensions.skills.entries import (
+        RefusedEntry as RefusedEntry,
+        SkillEntry as SkillEntry,
+        SkillList as SkillList,
+        SkillResource as SkillResource,
+    )
+    from trio_mcp.extensions.skills.errors import (
+        SkillError as SkillError,
+        SkillFolderError as SkillFolderError,
+        SkillMismatch as SkillMismatch,
+        SkillRefused as SkillRefused,
+    )
+    from trio_mcp.extensions.skills.extension import Skills as Skills
+    from trio_mcp.extensions.skills.loaded import LoadedSkill as LoadedSkill
     from trio_mcp.extensions.tasks.client import ClientTasks as ClientTasks
     from trio_mcp.extensions.tasks.errors import TaskCancelled as TaskCancelled, TaskExpired as TaskExpired
     from trio_mcp.extensions.tasks.extension import Tasks as Tasks

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
+import trio
+
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp._settings import completed, settings_of
@@ -173,6 +175,24 @@ class ClientGroup(EnteredOnce):
     def status(self) -> dict[str, ServerStatus]:
         """The status of each server, by name."""
         return {name: member.status for name, member in self._members.by_name.items()}
+
+    async def connected(self, server: str, *, timeout: Limit = USE_SESSION) -> Client:
+        """Return the client of one server, for methods that the group does not have.
+
+        The client of a server that is not connected is waited for, as a call would wait for it.
+
+        Args:
+            server: The server's name in the group.
+            timeout: Seconds that a call would wait for its response; the wait for the server is no longer.
+
+        Raises:
+            LocalProtocolError: If there is no such server.
+            TransportError: If the server is not connected in time.
+        """
+        await trio.lowlevel.checkpoint()
+        with about(server):
+            client, _ = await self._members.client(server, {"timeout": timeout})
+            return client
 
     # --- names -----------------------------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ class CustomFeature:
             call,
             method.params,
             method.result,
-            identifier,
+            None if method.open else identifier,
             frozenset(method.revisions),
             method.cacheable,
         ).handle

@@ -33,7 +33,8 @@ def _check_revisions(_: object, __: object, value: tuple[str, ...]) -> None:
 class ExtensionMethod:
     """A method that an extension adds to a server.
 
-    A client that has not declared the extension gets -32021 (in the legacy era -32601), before the function is called.
+    A client that has not declared the extension gets -32021 (in the legacy era -32601), before the function is called,
+    unless the method is ``open``.
 
     Attributes:
         name: The method. The protocol may define a method with this name only in other revisions.
@@ -45,6 +46,7 @@ class ExtensionMethod:
             `basic/transports/streamable-http`, Standard Request Headers).
         cacheable: Whether results have ``ttlMs`` and ``cacheScope`` in the modern era; by default those of a result
             that must not be cached.
+        open: Whether clients that have not declared the extension may call the method, too.
 
     Raises:
         TypeError, ValueError: If a value is invalid.
@@ -57,6 +59,7 @@ class ExtensionMethod:
     revisions: tuple[str, ...] = attrs.field(default=REVISIONS, converter=_tuple, validator=_check_revisions)
     name_parameter: str | None = None
     cacheable: bool = attrs.field(default=False, validator=validator(check_flag))
+    open: bool = attrs.field(default=False, validator=validator(check_flag))
 
 
 @attrs.frozen(kw_only=True)

@@ -150,6 +150,11 @@ class ResourceFeature:
             "subscriptions/listen": self._needed_to_listen,
         }
         self._settings = settings
+        self._required = False
+
+    def require(self) -> None:
+        """Declare the capability even before there is a resource, as an extension may require it."""
+        self._required = True
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
@@ -157,7 +162,7 @@ class ResourceFeature:
 
     @property
     def _offered(self) -> bool:
-        return self.registry.used or self.templates.used
+        return self._required or self.registry.used or self.templates.used
 
     def add(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
         """Add a resource or a template; see `Server.add_resource`."""
