@@ -243,9 +243,8 @@ class SkillSource:
 
     def _replace(self, trees: Mapping[str, SkillTree], problems: tuple[str, ...]) -> Rescan:
         old = self.catalog
-        if old.dynamic == self._dynamic and list(old.trees.values()) == list(
-            trees.values()
-        ):  # trees compare by identity
+        # Trees and dynamic skills compare by identity.
+        if old.trees == trees and old.dynamic == self._dynamic:
             return Rescan((), (), (), problems)
         new = Catalog(trees, dict(self._dynamic), self._base, self._unlisted)
         self.catalog = new

@@ -61,7 +61,7 @@ class ClientSkills:
             timeout: Seconds to wait for each page.
 
         Returns:
-            The entries. Those that break a rule are in `SkillList.refused`. Without the server's support for skills, the
+            The entries. Those that break a rule are in `SkillList.refused`. If the server does not support skills, the
             list is empty, and nothing is sent.
 
         Raises:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import attrs
 
@@ -19,8 +19,7 @@ __all__ = ["RefusedEntry", "SkillEntry", "SkillList", "SkillResource", "read_ent
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-@attrs.frozen
-class SkillResource:
+class SkillResource(NamedTuple):
     """A file of a skill, as the skill's entry describes it.
 
     Attributes:
@@ -38,9 +37,9 @@ class SkillResource:
 
 @attrs.frozen(slots=False)
 class SkillEntry:
-    """The entry of a skill, which keeps the rules of the extension. It is data of the server's: nothing is proved by it.
+    """The entry of a skill, which keeps the rules of the extension. The server states it, and it proves nothing.
 
-    A skill is identified by ``server`` and ``uri`` together. Its name is only a label, which other skills may have, too.
+    A skill is identified by ``server`` and ``uri`` together. Its name is only a label, which others may have, too.
 
     Attributes:
         uri: The URI of the skill's ``SKILL.md``.
@@ -197,7 +196,7 @@ def _file(uri: str, root: str, data: Any) -> SkillResource:
     if path is None:
         raise SkillRefused(uri, f"the file {own[:500]!r} is not in the directory of the skill")
     digest, size = data.get("digest"), data.get("size")
-    if type(digest) is not str or not _DIGEST.fullmatch(digest):
+    if type(digest) is not str or _DIGEST.fullmatch(digest) is None:
         raise SkillRefused(uri, f"the file {own[:500]!r} has no digest of the form sha256:<64 hexadecimal digits>")
     if type(size) is not int or size < 0:
         raise SkillRefused(uri, f"the file {own[:500]!r} has no size, which must be a number of bytes")

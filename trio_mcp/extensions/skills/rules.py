@@ -45,6 +45,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 # The characters of a path segment (RFC 3986, section 3.3), and those of a reg-name (section 3.2.2).
 _IN_SEGMENT = "!$&'()*+,;=:@"
 _IN_AUTHORITY = "!$&'()*+,;="
+_PLAIN_PATH = re.compile(r"(?!\.)[A-Za-z0-9_.-]+(?:/(?!\.)[A-Za-z0-9_.-]+)*")
 _TRIPLETS = re.compile(r"(?:[^%]|%[0-9A-Fa-f]{2})*")
 
 
@@ -113,6 +114,8 @@ def file_path(root: str, uri: str) -> str | None:
     if len(uri) > MAX_URI or not uri.startswith(root) or uri[len(root) : len(root) + 1] != "/":
         return None
     rest = uri[len(root) + 1 :]
+    if _PLAIN_PATH.fullmatch(rest):  # almost every path
+        return rest
     if "%" in rest:
         if not _TRIPLETS.fullmatch(rest):
             return None

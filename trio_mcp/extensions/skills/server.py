@@ -91,7 +91,7 @@ class SkillsOnServer(ServerExtension):
         return found
 
     def publish(self) -> None:
-        """Register the files of the present catalog in all servers, and tell their listeners. Callable in any thread."""
+        """Register the files of the present catalog in all servers, and tell listeners. Callable from any thread."""
         with self._hosting:
             for host in list(self._hosts.values()):
                 host.publish(self.source.catalog)
