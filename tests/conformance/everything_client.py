@@ -17,6 +17,7 @@ from typing import Any
 import trio
 
 from trio_mcp import Answers, Client, types
+from trio_mcp.extensions import SkillMismatch, Skills
 
 from .everything_auth import sign_in
 
@@ -120,6 +121,24 @@ async def make_the_calls(url: str) -> None:
             await client.call_tool(call["name"], call["arguments"])
 
 
+async def list_skills(url: str) -> None:
+    """List the skills, and load none."""
+    async with Client(url, mode=MODE, extensions=[Skills()]) as client:
+        assert [entry.name for entry in await Skills.of(client).entries()] == ["pdf-processing"]
+
+
+async def refuse_a_skill(url: str) -> None:
+    """Load a skill that is not what was listed."""
+    async with Client(url, mode=MODE, extensions=[Skills()]) as client:
+        skills = Skills.of(client)
+        [entry] = await skills.entries()
+        try:
+            await skills.load(entry)
+        except SkillMismatch:
+            return
+        raise AssertionError("the skill was loaded")
+
+
 SCENARIOS: dict[str, Scenario] = {
     "initialize": connect,
     "tools_call": add_numbers,
@@ -132,6 +151,10 @@ SCENARIOS: dict[str, Scenario] = {
     "sep-2322-client-request-state": answer_rounds,
     "json-schema-2020-12-preservation": echo_schema,
     "json-schema-ref-no-deref": list_tools,
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": refuse_a_skill,
+    "sep-2640-client-verify-frontmatter": refuse_a_skill,
+    "sep-2640-client-verify-size": refuse_a_skill,
 }
 
 
@@ -141,8 +164,6 @@ async def main(url: str) -> None:
     if scenario.startswith("auth/"):
         context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
         await sign_in(url, MODE, scenario.removeprefix("auth/"), context)
-    elif scenario.startswith("sep-2640-"):  # the library does not know skills
-        await connect(url)
     else:
         await SCENARIOS[scenario](url)
 

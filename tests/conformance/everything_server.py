@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from base64 import b64decode
+from pathlib import Path
 from typing import Annotated, Any
 
 import trio
@@ -16,7 +17,7 @@ from pydantic import Field
 
 from tests.round_robin import shared
 from trio_mcp import Context, HttpOptions, Server, ToolError, types
-from trio_mcp.extensions import Tasks
+from trio_mcp.extensions import Skills, Tasks
 
 from .everything_questions import add_questions
 from .everything_tasks import add_tasks
@@ -52,7 +53,7 @@ server = Server(
     "trio-mcp-everything",
     version="1.0.0",
     instructions="Everything there is to test.",
-    extensions=[Tasks()],
+    extensions=[Tasks(), Skills(Path(__file__).with_name("skills"))],
     **(SHARED := shared()),
 )
 
