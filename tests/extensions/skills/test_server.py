@@ -299,11 +299,20 @@ async def test_a_hidden_skill_is_hidden_everywhere(folder: Path) -> None:
 
 
 async def test_a_disabled_skill_is_gone(folder: Path) -> None:
-    server = Server("desk", extensions=[Skills(folder)])
+    skills = Skills(folder)
+    server = Server("desk", extensions=[skills])
     async with Client(server) as client:
         server.disable(PDF, kind="resource")
         assert len((await client.request("skills/list"))["skills"]) == 1
         assert await refused(client.request("skills/get", {"uri": PDF})) == -32602
+        write_skill(folder, "pdf", body="longer than before\n")
+        assert (await skills.rescan()).changed == (PDF,)
+        assert await refused(client.request("skills/get", {"uri": PDF})) == -32602, "still disabled"
+        server.enable(PDF)
+        assert len((await client.request("skills/list"))["skills"]) == 2
+        server.remove_resource(PDF)
+        (folder / "pdf" / "SKILL.md").unlink()
+        assert (await skills.rescan()).removed == (PDF,)
 
 
 async def test_middleware_can_not_change_what_is_served(folder: Path) -> None:

@@ -11,6 +11,7 @@ from trio_mcp._checks import check_flag
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp.client.access import ClientAccess
 from trio_mcp.client.extension import ClientExtension
+from trio_mcp.client.group.catalog import about
 from trio_mcp.client.listing import MAX_PAGES
 from trio_mcp.errors import CapabilityError, RemoteProtocolError, TrioMcpError
 from trio_mcp.extensions.skills.entries import RefusedEntry, SkillEntry, SkillList, read_entry
@@ -170,11 +171,11 @@ class GroupSkills:
 
         async def ask(server: str) -> None:
             try:
-                client = await self._group.connected(server, timeout=timeout)
-                async with limiter:
-                    found[server] = await _entries(client, server, timeout)
+                with about(server):
+                    client = await self._group.connected(server, timeout=timeout)
+                    async with limiter:
+                        found[server] = await _entries(client, server, timeout)
             except TrioMcpError as exc:
-                exc.server = exc.server or server
                 errors[server] = exc
 
         await trio.lowlevel.checkpoint()
@@ -204,7 +205,8 @@ class GroupSkills:
         if limits:
             refuse_unknown(GroupSkills.get, limits, CallLimits)
         client = await self._group.connected(server, timeout=limits.get("timeout", USE_SESSION))
-        return await _get(client, server, uri, limits)
+        with about(server):
+            return await _get(client, server, uri, limits)
 
     async def load(
         self,
@@ -237,7 +239,8 @@ class GroupSkills:
         entry = await self.get(skill, server=server or "", **limits) if isinstance(skill, str) else skill
         if not isinstance(entry, SkillEntry) or entry.server is None:
             raise TypeError(f"skill must be a SkillEntry of this group, or a URI, got {skill!r}")
-        return await load_skill(entry, _reader_in(self._group, entry.server), allow_dynamic, limits)
+        with about(entry.server):
+            return await load_skill(entry, _reader_in(self._group, entry.server), allow_dynamic, limits)
 
     async def directory(self, uri: str, *, server: str, timeout: Limit = USE_SESSION) -> list[Resource]:
         """Return what is directly in a directory of one server at this moment.
@@ -250,7 +253,8 @@ class GroupSkills:
         Errors and cancellation as in `ClientSkills.directory` and `get`.
         """
         client = await self._group.connected(server, timeout=timeout)
-        return await _directory(client, uri, timeout)
+        with about(server):
+            return await _directory(client, uri, timeout)
 
 
 # The content is verified against an entry that may be newer than a cached result. So no cache is asked, which a request

@@ -24,6 +24,10 @@ Reader: TypeAlias = Callable[[str, CallLimits], Awaitable[ReadResourceResult]]
 """A function ``(uri, limits)`` that reads a resource of the server that the skill came from."""
 
 
+SHORT = 4096
+"""The size of a frontmatter up to which it is read in the event loop, in bytes (arbitrary)."""
+
+
 class LoadedSkill:
     """A skill whose ``SKILL.md`` has been fetched and verified: see `ClientSkills.load`.
 
@@ -112,7 +116,8 @@ class LoadedSkill:
         resource = self._resource(self._path(path), path)
         kept = self._kept.get(resource.path)
         if kept is None:
-            kept = self._kept[resource.path] = _verified(await self._read(resource.uri, limits), resource)
+            data = _verified(await self._read(resource.uri, limits), resource)
+            kept = self._kept[resource.path] = data
         return kept
 
     async def read_text(self, path: str, **limits: Unpack[CallLimits]) -> str:
@@ -173,8 +178,19 @@ async def load_skill(entry: SkillEntry, read: Reader, allow_dynamic: bool, limit
             raise SkillMismatch(entry.uri, f"it has {len(data)} bytes; {MAX_SIZE} is the limit for a skill")
     else:
         data = _verified(result, next(each for each in entry.resources if each.uri == entry.uri))
-    _check_frontmatter(entry, data)
+    # A short frontmatter takes a millisecond; a long one could hold up the other tasks for most of a second.
+    if _is_short(data):
+        _check_frontmatter(entry, data)
+    else:
+        await trio.to_thread.run_sync(_check_frontmatter, entry, data, abandon_on_cancel=True)
     return LoadedSkill(entry, data, read)
+
+
+def _is_short(data: bytes) -> bool:
+    try:
+        return len(split(data)[0]) <= SHORT
+    except FrontmatterError:
+        return True
 
 
 def _check_frontmatter(entry: SkillEntry, data: bytes) -> None:

@@ -194,8 +194,7 @@ class _Host:
         wanted = {uri: self._told(catalog, uri) for uri in (*catalog.files, *catalog.dynamic)}
         own, listed, updated = self._registered, False, []
         for uri in own.keys() - wanted.keys():
-            self._registry.remove(uri)
-            del own[uri]
+            self._remove(uri)
             listed = True
         for uri, told in wanted.items():
             before = own.get(uri)
@@ -205,16 +204,22 @@ class _Host:
                 updated.append(uri)
             if before is None or before[:-1] != told[:-1]:
                 listed = True
+                # A file that the program has disabled stays so.
+                enabled = before is None or self._registry.get(uri) is not None
                 if before is not None:
-                    self._registry.remove(uri)
-                    del own[uri]
-                self._registry.add(self._resource(catalog, uri, told))
+                    self._remove(uri)
+                self._registry.add(self._resource(catalog, uri, told), enabled)
             own[uri] = told
         self._published = catalog
         if listed:
             self.settings.announce(RESOURCES_CHANGED)
         for uri in updated:
             self.settings.announce(RESOURCE_UPDATED, uri)
+
+    def _remove(self, uri: str) -> None:
+        del self._registered[uri]
+        with contextlib.suppress(KeyError):  # the program may have removed it
+            self._registry.remove(uri)
 
     @staticmethod
     def _told(catalog: Catalog, uri: str) -> tuple[Any, ...]:
