@@ -1,4 +1,4 @@
-"""``trio-mcp list``, ``inspect``, ``call``, ``task``, ``read``, ``prompt``: the commands that act as a client."""
+"""``trio-mcp list``, ``inspect``, ``call``, ``task``, ``skills``, ``read``, ``prompt``: these act as a client."""
 
 from __future__ import annotations
 
@@ -453,11 +453,18 @@ async def _prompt(client: Client, options: argparse.Namespace) -> None:
         print(f"{message.role}: {clean(block_text(message.content))}")
 
 
+async def _skills(client: Client, options: argparse.Namespace) -> int:
+    from trio_mcp.cli.skills import skills  # only this command waits for the import
+
+    return await skills(client, options)
+
+
 COMMANDS: dict[str, Callable[[Client, argparse.Namespace], Awaitable[int | None]]] = {
     "list": _list,
     "inspect": _inspect,
     "call": _call,
     "task": _task,
+    "skills": _skills,
     "read": _read,
     "prompt": _prompt,
 }

@@ -443,6 +443,20 @@ COMMANDS = {
         ),
         has_target=True,
     ),
+    "skills": Command(
+        "list a server's skills, show one, or verify what the server sends of them",
+        (
+            Argument("action", metavar="ACTION", choices=("list", "show", "verify"), help="list, show or verify"),
+            Argument("uri", metavar="URI", nargs="?", help="the URI of a SKILL.md; `verify` takes all without one"),
+            JSON,
+        ),
+        examples=(
+            "trio-mcp skills list server.py",
+            "trio-mcp skills show server.py skill://pdf-forms/SKILL.md",
+            "trio-mcp skills verify https://host.example/mcp",
+        ),
+        has_target=True,
+    ),
     "read": Command(
         "read a resource",
         (
@@ -652,7 +666,7 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
         # letters.
         allow_abbrev=False,
     )
-    # The file of `record` and `replay`, and the action of `task`, come before the TARGET.
+    # The file of `record` and `replay`, and the action of `task` and `skills`, come before the TARGET.
     ahead = [each for each in command.arguments if each.name in ("file", "action")]
     for each in ahead:
         parser.add_argument(each.name, **_for_argparse(each))
@@ -711,6 +725,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         _assign(options, parser, rest)
     if name == "task" and options.id is None:
         parser.error("the task's id is missing")
+    if name == "skills" and options.action == "show" and options.uri is None:
+        parser.error("the URI of the skill is missing")
     if name == "call" and options.tool is not None and _is_argument(options.tool):
         parser.error(f"the name of the tool must come before its arguments; got {options.tool!r}")
     return options
@@ -737,6 +753,9 @@ def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> No
             options.target = None
     if options.command == "task" and options.id is None:
         options.id, options.target = options.target, None
+    # A file, a module, an entry or the URL of a server can't end like the URI of a skill.
+    if options.command == "skills" and options.uri is None and str(options.target).endswith("/SKILL.md"):
+        options.uri, options.target = options.target, None
     if options.target is not None:
         return
     options.process, options.file_arguments = rest, []

@@ -200,6 +200,10 @@ async def connected(
         from trio_mcp.extensions.tasks.extension import Tasks
 
         settings["extensions"] = [Tasks()]
+    elif options.command == "skills":
+        from trio_mcp.extensions.skills.extension import Skills
+
+        settings["extensions"] = [Skills()]
     target = traced(options, before_asking)
     try:
         client = Client(target, mode=options.mode, answers=Answers(roots=roots, **answers), **settings)

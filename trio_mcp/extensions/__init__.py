@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trio_mcp.extensions.apps.pages import PageDetails as PageDetails
     from trio_mcp.extensions.apps.policy import Csp as Csp
     from trio_mcp.extensions.skills.catalog import Rescan as Rescan
-    from trio_mcp.extensions.skills.client import ClientSkills as ClientSkills, GroupSkills as GroupSkills
+    from trio_mcp.extensions.skills.client import ClientSkills as ClientSkills
     from trio_mcp.extensions.skills.entries import (
         RefusedEntry as RefusedEntry,
         SkillEntry as SkillEntry,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         SkillRefused as SkillRefused,
     )
     from trio_mcp.extensions.skills.extension import Skills as Skills
+    from trio_mcp.extensions.skills.group import GroupSkills as GroupSkills
     from trio_mcp.extensions.skills.loaded import LoadedSkill as LoadedSkill
     from trio_mcp.extensions.tasks.client import ClientTasks as ClientTasks
     from trio_mcp.extensions.tasks.errors import TaskCancelled as TaskCancelled, TaskExpired as TaskExpired

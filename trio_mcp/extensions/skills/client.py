@@ -11,9 +11,8 @@ from trio_mcp._checks import check_flag
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp.client.access import ClientAccess
 from trio_mcp.client.extension import ClientExtension
-from trio_mcp.client.group.catalog import about
 from trio_mcp.client.listing import MAX_PAGES
-from trio_mcp.errors import CapabilityError, RemoteProtocolError, TrioMcpError
+from trio_mcp.errors import CapabilityError, RemoteProtocolError
 from trio_mcp.extensions.skills.entries import RefusedEntry, SkillEntry, SkillList, read_entry
 from trio_mcp.extensions.skills.errors import SkillRefused
 from trio_mcp.extensions.skills.loaded import LoadedSkill, Reader, load_skill
@@ -23,12 +22,8 @@ from trio_mcp.types.resources import ListResourcesResult, ReadResourceResult, Re
 
 if TYPE_CHECKING:
     from trio_mcp.client.client import Client
-    from trio_mcp.client.group.client_group import ClientGroup
 
-__all__ = ["ClientSkills", "GroupSkills", "SkillsClientSide"]
-
-MAX_AT_ONCE = 16
-"""How many servers of a group are asked for their skills at the same time, as for its other lists."""
+__all__ = ["ClientSkills", "SkillsClientSide", "get_skill", "list_directory", "list_skills"]
 
 
 class SkillsClientSide(ClientExtension):
@@ -71,7 +66,7 @@ class ClientSkills:
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
-        return await _entries(self._client, None, timeout)
+        return await list_skills(self._client, None, timeout)
 
     async def get(self, uri: str, **limits: Unpack[CallLimits]) -> SkillEntry:
         """Return the entry of a skill, listed or not, as it is now.
@@ -90,7 +85,7 @@ class ClientSkills:
         """
         if limits:
             refuse_unknown(ClientSkills.get, limits, CallLimits)
-        return await _get(self._client, None, uri, limits)
+        return await get_skill(self._client, None, uri, limits)
 
     async def load(
         self, skill: str | SkillEntry, *, allow_dynamic: bool = False, **limits: Unpack[CallLimits]
@@ -146,115 +141,7 @@ class ClientSkills:
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
-        return await _directory(self._client, uri, timeout)
-
-
-class GroupSkills:
-    """The skills of all servers of a group: see `Skills.of`. A skill is identified by its server and its URI."""
-
-    def __init__(self, group: ClientGroup) -> None:
-        self._group = group
-
-    async def entries(self, *, timeout: Limit = USE_SESSION) -> SkillList:
-        """Return the skills that the servers list, in the order of the group's servers.
-
-        All servers are asked at once, and the failure of one does not affect the others: see `SkillList.errors`.
-
-        Args:
-            timeout: Seconds to wait for each page.
-
-        If the call is cancelled, every request is cancelled before this method returns.
-        """
-        found: dict[str, SkillList] = {}
-        errors: dict[str, Exception] = {}
-        limiter = trio.CapacityLimiter(MAX_AT_ONCE)
-
-        async def ask(server: str) -> None:
-            try:
-                with about(server):
-                    client = await self._group.connected(server, timeout=timeout)
-                    async with limiter:
-                        found[server] = await _entries(client, server, timeout)
-            except TrioMcpError as exc:
-                errors[server] = exc
-
-        await trio.lowlevel.checkpoint()
-        servers = list(self._group.status)
-        async with trio.open_nursery() as nursery:
-            for server in servers:
-                nursery.start_soon(ask, server)
-        lists = [found[server] for server in servers if server in found]
-        return SkillList(
-            tuple(each for one in lists for each in one), tuple(each for one in lists for each in one.refused), errors
-        )
-
-    async def get(self, uri: str, *, server: str, **limits: Unpack[CallLimits]) -> SkillEntry:
-        """Return the entry of a skill of one server, listed or not, as it is now.
-
-        Args:
-            uri: The URI of its ``SKILL.md``.
-            server: The server's name in the group.
-            limits: As in `ClientSkills.get`.
-
-        Raises:
-            LocalProtocolError: If there is no such server.
-            TransportError: If it is not connected.
-
-        Further errors, and cancellation, as in `ClientSkills.get`.
-        """
-        if limits:
-            refuse_unknown(GroupSkills.get, limits, CallLimits)
-        client = await self._group.connected(server, timeout=limits.get("timeout", USE_SESSION))
-        with about(server):
-            return await _get(client, server, uri, limits)
-
-    async def load(
-        self,
-        skill: str | SkillEntry,
-        *,
-        server: str | None = None,
-        allow_dynamic: bool = False,
-        **limits: Unpack[CallLimits],
-    ) -> LoadedSkill:
-        """Fetch the ``SKILL.md`` of a skill from the server that the entry came from, and check it.
-
-        Args:
-            skill: As in `ClientSkills.load`.
-            server: The server's name in the group, if ``skill`` is a URI.
-            allow_dynamic: As in `ClientSkills.load`.
-            limits: As in `ClientSkills.load`.
-
-        Raises:
-            TypeError: If a URI has no server, or an entry has one.
-            TransportError: If the server is not connected.
-
-        Further errors, and cancellation, as in `ClientSkills.load`. All files are read from the same server.
-        """
-        check_flag("allow_dynamic", allow_dynamic)
-        if limits:
-            refuse_unknown(GroupSkills.load, limits, CallLimits)
-        if isinstance(skill, str) == (server is None):
-            raise TypeError("give a SkillEntry, or a URI and server=…: the same URI may be that of two skills")
-        await trio.lowlevel.checkpoint()
-        entry = await self.get(skill, server=server or "", **limits) if isinstance(skill, str) else skill
-        if not isinstance(entry, SkillEntry) or entry.server is None:
-            raise TypeError(f"skill must be a SkillEntry of this group, or a URI, got {skill!r}")
-        with about(entry.server):
-            return await load_skill(entry, _reader_in(self._group, entry.server), allow_dynamic, limits)
-
-    async def directory(self, uri: str, *, server: str, timeout: Limit = USE_SESSION) -> list[Resource]:
-        """Return what is directly in a directory of one server at this moment.
-
-        Args:
-            uri: As in `ClientSkills.directory`.
-            server: The server's name in the group.
-            timeout: As in `ClientSkills.directory`.
-
-        Errors and cancellation as in `ClientSkills.directory` and `get`.
-        """
-        client = await self._group.connected(server, timeout=timeout)
-        with about(server):
-            return await _directory(client, uri, timeout)
+        return await list_directory(self._client, uri, timeout)
 
 
 # The content is verified against an entry that may be newer than a cached result. So no cache is asked, which a request
@@ -268,14 +155,7 @@ def _reader_of(client: Client) -> Reader:
     return read
 
 
-def _reader_in(group: ClientGroup, server: str) -> Reader:
-    async def read(uri: str, limits: CallLimits) -> ReadResourceResult:
-        return await group.read_resource(uri, server=server, meta={}, **limits)
-
-    return read
-
-
-async def _entries(client: Client, server: str | None, timeout: Limit) -> SkillList:
+async def list_skills(client: Client, server: str | None, timeout: Limit) -> SkillList:
     client.attached(IDENTIFIER)  # raises if the client was made without the extension
     if IDENTIFIER not in client.extensions:
         await trio.lowlevel.checkpoint()
@@ -300,7 +180,7 @@ async def _entries(client: Client, server: str | None, timeout: Limit) -> SkillL
     return SkillList(tuple(found.values()), tuple(refused))
 
 
-async def _get(client: Client, server: str | None, uri: str, limits: CallLimits) -> SkillEntry:
+async def get_skill(client: Client, server: str | None, uri: str, limits: CallLimits) -> SkillEntry:
     if not isinstance(uri, str):
         raise TypeError(f"a URI must be a string, got {uri!r}")
     _check_declared(client, "skills/get")
@@ -313,7 +193,7 @@ async def _get(client: Client, server: str | None, uri: str, limits: CallLimits)
     return entry
 
 
-async def _directory(client: Client, uri: str, timeout: Limit) -> list[Resource]:
+async def list_directory(client: Client, uri: str, timeout: Limit) -> list[Resource]:
     if not isinstance(uri, str):
         raise TypeError(f"a URI must be a string, got {uri!r}")
     method = "resources/directory/read"

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from trio_mcp.client.client import Client
     from trio_mcp.client.group.client_group import ClientGroup
     from trio_mcp.extensions.skills.catalog import Rescan
-    from trio_mcp.extensions.skills.client import ClientSkills, GroupSkills, SkillsClientSide
+    from trio_mcp.extensions.skills.client import ClientSkills, SkillsClientSide
+    from trio_mcp.extensions.skills.group import GroupSkills
     from trio_mcp.extensions.skills.server import SkillsOnServer
     from trio_mcp.server.features.caching import CacheHint
 
@@ -166,10 +167,11 @@ class Skills:
             LocalProtocolError: If the client was made without this extension. In a group, the calls raise it.
         """
         from trio_mcp.client.client import Client
-        from trio_mcp.extensions.skills.client import GroupSkills
         from trio_mcp.extensions.skills.rules import IDENTIFIER
 
         if not isinstance(client, Client):
+            from trio_mcp.extensions.skills.group import GroupSkills
+
             return GroupSkills(client)
         skills: ClientSkills = client.attached(IDENTIFIER)
         return skills
