@@ -15,6 +15,7 @@ from tests.checkpoints import (
     server_rows,
     session_rows,
     session_store_rows,
+    skill_rows,
     store_rows,
     transport_rows,
 )
@@ -58,6 +59,7 @@ assert client_rows, (
     server_rows,
     session_rows,
     session_store_rows,
+    skill_rows,
     store_rows,
     transport_rows,
 )

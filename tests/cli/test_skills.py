@@ -58,8 +58,8 @@ def test_list_shows_each_skill(desk: Path) -> None:
     done = run(desk, "skills", "list", "server.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "skill://acme/refunds/SKILL.md (1 file, 59 bytes)\n    About refunds\n"
-        "skill://pdf/SKILL.md (3 files, 66 bytes)\n    About pdf\n"
+        "skill://acme/refunds/SKILL.md (1 file, 57 bytes)\n    About refunds\n"
+        "skill://pdf/SKILL.md (3 files, 64 bytes)\n    About pdf\n"
     )
     listed = json.loads(run(desk, "skills", "list", "server.py", "--json").stdout)["skills"]
     assert listed[1]["frontmatter"] == {"name": "pdf", "description": "About pdf", "license": "MIT"}
@@ -69,7 +69,7 @@ def test_list_shows_each_skill(desk: Path) -> None:
 def test_show_loads_one(desk: Path) -> None:
     done = run(desk, "skills", "show", "server.py", "skill://pdf/SKILL.md")
     assert done.returncode == 0, done.stderr
-    assert '    license: "MIT"\n    SKILL.md: 64 bytes\n    a.md: 1 bytes\n' in done.stdout
+    assert '    license: "MIT"\n    SKILL.md: 62 bytes\n    a.md: 1 bytes\n' in done.stdout
     assert done.stdout.endswith("\nDo it.\n")
     own = ["--", *command("run", "server.py")]
     shown = json.loads(run(desk, "skills", "show", "skill://pdf/SKILL.md", "--json", *own).stdout)
@@ -82,9 +82,9 @@ def test_verify_reads_every_listed_file(desk: Path) -> None:
     done = run(desk, "skills", "verify", "server.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "ok skill://acme/refunds/SKILL.md: 59 bytes\n"
+        "ok skill://acme/refunds/SKILL.md: 57 bytes\n"
         "dynamic skill://daily/SKILL.md: nothing of it can be verified\n"
-        "ok skill://pdf/SKILL.md: 64 bytes\nok skill://pdf/a.md: 1 bytes\nok skill://pdf/b.bin: 1 bytes\n"
+        "ok skill://pdf/SKILL.md: 62 bytes\nok skill://pdf/a.md: 1 bytes\nok skill://pdf/b.bin: 1 bytes\n"
     )
     done = run(desk, "skills", "verify", "server.py", "skill://acme/refunds/SKILL.md", "--json")
     assert [each["state"] for each in json.loads(done.stdout)["files"]] == ["ok"]
