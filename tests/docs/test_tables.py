@@ -42,6 +42,7 @@ from trio_mcp.auth.server import keys
 from trio_mcp.extensions import AppLimits, TaskOptions, TaskPolicy
 from trio_mcp.extensions.apps import client as apps_client
 from trio_mcp.extensions.apps.view import ViewSession
+from trio_mcp.extensions import Skills, TaskOptions, TaskPolicy
 from trio_mcp.extensions.tasks import following
 from trio_mcp.http.client import heads as http_heads, streamable as http_link
 from trio_mcp.http.client.sending import http1_format
@@ -89,6 +90,7 @@ def constant(name: str, room: str = "trio_mcp.") -> Any:
 
 
 FAILOVER = "trio_mcp.client.failover."
+SKILLS = "trio_mcp.extensions.skills"
 
 OF_HTTP: Any = completed(HttpSettings, {})
 OF_SOCKETS: Any = completed(SocketSettings, {})
@@ -281,6 +283,14 @@ STATED = {
     " response": constant("DRAINED"),
     "bytes of the body of an HTTP request": OF_HTTP["max_message_size"],
     "handlers parked for input": InputOptions().max_parked,
+    "files of a skill": constant("MAX_FILES", SKILLS),
+    "names in a folder of skills": constant("MAX_NAMES", SKILLS),
+    "directories of a folder of skills above one another": constant("MAX_DEPTH", f"{SKILLS}.folder"),
+    "bytes of all files of a skill": constant("MAX_SIZE", f"{SKILLS}.rules"),
+    "bytes of the files of all skills of a server": default(Skills, "max_size"),
+    "bytes of the frontmatter of a skill": constant("MAX_FRONTMATTER", SKILLS),
+    "levels of the frontmatter of a skill": constant("MAX_DEPTH", f"{SKILLS}.frontmatter"),
+    "bytes of a page of skills, about; an entry may be larger": constant("MAX_PAGE", SKILLS),
     "pages that a client was asked to visit and that are not completed": constant("MAX_ELICITATIONS"),
     "callers that a RateLimit keeps track of in a process": RateLimit(1).max_callers,
     "UserStateOptions(ttl=…)": UserStateOptions().ttl,

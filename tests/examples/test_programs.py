@@ -55,6 +55,21 @@ PRINTED = {
         client: got the file from fast
         server: slow stopped, another mirror was faster
     """,
+    "handbook": """
+        skill://shop/returns/SKILL.md: Take an item back. Use it when a customer wants to return something.
+        not approved yet
+        --- from the server shop, not to be trusted ---
+        # Returns
+
+        1. Ask when the item was bought. After 30 days it can't be returned.
+        2. Call the tool `refund` with the number of the order.
+        3. Answer with the text in `templates/confirmation.md`.
+        ---
+        files: SKILL.md, templates/confirmation.md
+        template: Your money is on its way. It takes three days.
+        refused: the path leads out of the skill
+        still approved
+    """,
     "jobs": """
         started job://1
         job://1 is at 3 steps done

@@ -19,7 +19,7 @@ from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.uri_templates import MAX_URI, check_uri
 
 __all__ = [
-    "Catalog",
+    "SkillCatalog",
     "DynamicSkill",
     "Rescan",
     "ServedSkill",
@@ -91,7 +91,7 @@ class Rescan:
     problems: tuple[str, ...]
 
 
-class Catalog:
+class SkillCatalog:
     """All skills of one moment: a snapshot, which is replaced as a whole.
 
     Attributes:
@@ -208,7 +208,7 @@ class SkillSource:
         self._base = base
         self._unlisted = unlisted
         self._dynamic: dict[str, DynamicSkill] = {}
-        self.catalog = Catalog({}, {}, base, unlisted)
+        self.catalog = SkillCatalog({}, {}, base, unlisted)
         # Only one thread reads the folder at a time. The other lock is held for moments, even by the event loop.
         self._reading = threading.Lock()
         self._changing = threading.Lock()
@@ -246,7 +246,7 @@ class SkillSource:
         # Trees and dynamic skills compare by identity.
         if old.trees == trees and old.dynamic == self._dynamic:
             return Rescan((), (), (), problems)
-        new = Catalog(trees, dict(self._dynamic), self._base, self._unlisted)
+        new = SkillCatalog(trees, dict(self._dynamic), self._base, self._unlisted)
         self.catalog = new
         both = old.skills.keys() & new.skills.keys()
         return Rescan(

@@ -16,7 +16,7 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
-from trio_mcp.extensions.skills.catalog import Catalog, Rescan, SkillSource, dynamic_text, page_of
+from trio_mcp.extensions.skills.catalog import SkillCatalog, Rescan, SkillSource, dynamic_text, page_of
 from trio_mcp.extensions.skills.rules import DIRECTORY, IDENTIFIER, SKILL_REVISIONS
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.context import Context, ServedContext
@@ -177,13 +177,13 @@ class _Host:
         self._cache = skills.cache
         # What the registered resources say; it is kept up to date even if one is refused.
         self._registered: dict[str, tuple[Any, ...]] = {}
-        self._published: Catalog | None = None
+        self._published: SkillCatalog | None = None
         read = read_function(self._read, settings.surroundings, "skill file")
         self._function = attrs.evolve(read, may_ask=False)  # it has a context, which it does not use to ask
 
     # --- registering ---------------------------------------------------------------------------------------------
 
-    def publish(self, catalog: Catalog) -> None:
+    def publish(self, catalog: SkillCatalog) -> None:
         """Register what is new, and remove what is gone. Listeners are told if anything has changed.
 
         Raises:
@@ -222,7 +222,7 @@ class _Host:
             self._registry.remove(uri)
 
     @staticmethod
-    def _told(catalog: Catalog, uri: str) -> tuple[Any, ...]:
+    def _told(catalog: SkillCatalog, uri: str) -> tuple[Any, ...]:
         """Return what the resource of a file says, and last the digest of its content."""
         file = catalog.files.get(uri)
         if file is None:
@@ -230,7 +230,7 @@ class _Host:
             return fields["name"], fields["description"], "text/markdown", None, ""
         return file.name, file.description, file.mime_type, len(file.data), file.resource["digest"]
 
-    def _resource(self, catalog: Catalog, uri: str, told: tuple[Any, ...]) -> RegisteredResource:
+    def _resource(self, catalog: SkillCatalog, uri: str, told: tuple[Any, ...]) -> RegisteredResource:
         name, description, mime_type, size, _ = told
         definition = Resource(uri=uri, name=name, description=description, mime_type=mime_type, size=size)
         dynamic = catalog.dynamic.get(uri)
