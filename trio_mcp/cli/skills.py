@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["skills"]
 
-# The states of a file that `verify` prints. A dynamic skill is no failure: its server says that it is one.
+# The states of a file that `verify` prints. A dynamic skill does not fail, as its server states that it is one.
 OKAY, BAD, DYNAMIC = "ok", "FAILED", "dynamic"
 
 

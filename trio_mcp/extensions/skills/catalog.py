@@ -19,10 +19,10 @@ from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.uri_templates import MAX_URI, check_uri
 
 __all__ = [
-    "SkillCatalog",
     "DynamicSkill",
     "Rescan",
     "ServedSkill",
+    "SkillCatalog",
     "SkillSource",
     "Unlisted",
     "dynamic_text",
@@ -76,7 +76,7 @@ class ServedSkill:
 
 @attrs.frozen
 class Rescan:
-    """What `Skills.rescan` has found.
+    """The result of `Skills.rescan`.
 
     Attributes:
         added: The URIs of skills that are new.
@@ -162,7 +162,7 @@ def page_of(
         most: The maximum number of items.
 
     Raises:
-        McpError: If the cursor is none of ours (-32602).
+        McpError: If the cursor was not made by this function (-32602).
     """
     start = 0 if cursor is None else bisect.bisect_right(uris, _read_cursor(cursor))
     page: list[str] = []

@@ -128,7 +128,7 @@ class ClientSkills:
         """Return what is directly in a directory at this moment, reading all pages.
 
         What is listed here and not in the entry of a skill must not be used as a file of that skill: get the entry
-        again. For the files of a loaded skill, `LoadedSkill.files` asks nobody.
+        again. The files of a loaded skill are those of `LoadedSkill.files`.
 
         Args:
             uri: The URI of the directory, without a slash at its end.

@@ -72,7 +72,7 @@ class SkillEntry:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the server makes the content anew for each reading, so that nothing of it can be verified."""
+        """Whether the server makes the content for each reading, so that nothing of it can be verified."""
         return self.resources is None
 
     @property

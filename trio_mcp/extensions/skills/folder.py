@@ -29,7 +29,7 @@ MAX_NAMES: Final = 100_000
 """The maximum number of names in the folder (arbitrary): without it, a folder given by mistake is read for minutes."""
 
 Stamp: TypeAlias = tuple[int, int, int, int]
-"""What changes when a file does: its time of modification, size, inode, and time of change."""
+"""The fields of a file that change with it: the times of modification and of change, the size, and the inode."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a FIFO or a device must not block, and must not make a terminal the controlling one.
@@ -121,7 +121,7 @@ class SkillTree:
 
 @attrs.define(eq=False)
 class _Found:
-    """What a walk has found of a tree: its directories, those that are skills, and the stamps of its files."""
+    """A tree that a walk has found: its directories, those that are skills, and the stamps of its files."""
 
     path: str
     directories: list[str] = attrs.Factory(list)

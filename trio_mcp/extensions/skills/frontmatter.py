@@ -23,7 +23,7 @@ MAX_DIGITS: Final = 400
 
 _OPENING = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
 _CLOSING = re.compile(rb"^---[ \t]*\r?$", re.MULTILINE)
-# What JSON leaves as it is in a string, and YAML does not allow there or reads as a line break.
+# Characters that JSON leaves as they are in a string, and that YAML does not allow there or reads as a line break.
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 _PLAIN_KEY = re.compile(r"(?!(?:null|true|false)$)[a-z][a-z0-9_-]*")
@@ -67,7 +67,7 @@ def read_frontmatter(data: bytes) -> dict[str, Any]:
         data: The bytes of the file.
 
     Raises:
-        FrontmatterError: If there is none, or it can't be used.
+        FrontmatterError: If the file has no frontmatter, or it can't be used.
         ImportError: If the YAML reader is not installed.
     """
     block, _ = split(data)

@@ -16,7 +16,7 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
-from trio_mcp.extensions.skills.catalog import SkillCatalog, Rescan, SkillSource, dynamic_text, page_of
+from trio_mcp.extensions.skills.catalog import Rescan, SkillCatalog, SkillSource, dynamic_text, page_of
 from trio_mcp.extensions.skills.rules import DIRECTORY, IDENTIFIER, SKILL_REVISIONS
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.context import Context, ServedContext
@@ -171,11 +171,11 @@ class _Host:
 
     def __init__(self, skills: SkillsOnServer, feature: ResourceFeature, settings: FeatureSettings) -> None:
         self.settings = settings
-        # The extension has the hosts as weak keys, so a host must not hold the feature.
+        # The extension has the hosts as weak keys, so a host has no reference to the feature.
         self._registry = feature.registry
         self._source = skills.source
         self._cache = skills.cache
-        # What the registered resources say; it is kept up to date even if one is refused.
+        # The fields of the registered resources; they are kept up to date even if a resource is refused.
         self._registered: dict[str, tuple[Any, ...]] = {}
         self._published: SkillCatalog | None = None
         read = read_function(self._read, settings.surroundings, "skill file")
@@ -262,7 +262,7 @@ class _Host:
     # --- listing -------------------------------------------------------------------------------------------------
 
     def resource(self, uri: str) -> RegisteredResource | None:
-        """Return the resource of a file; None if there is none, or it is disabled."""
+        """Return the resource of a file; None if the server does not offer it."""
         return self._registry.get(uri)
 
     def shows(self, entry: RegisteredResource | None, context: ServedContext[Any]) -> bool:
