@@ -88,7 +88,8 @@ class HostileServer:
         server.add_method("skills/list", list_skills)
         server.add_method("skills/get", get_skill)
         server.add_method("resources/directory/read", read_directory)
-        server.add_resource("skill://{+path}", read)
+        for scheme in ("skill", "other+scheme"):
+            server.add_resource(f"{scheme}://{{+path}}", read)
         return server
 
 
