@@ -159,7 +159,6 @@ async def test_directories(mode: str, folder: Path) -> None:
 
         async def children(uri: str) -> dict[str, str]:
             result = await client.request("resources/directory/read", {"uri": uri})
-            assert "ttlMs" not in result
             return {each["uri"]: each["mimeType"] for each in result["resources"]}
 
         directory = "inode/directory"
@@ -187,17 +186,21 @@ async def test_cache_hints_are_those_of_resources(folder: Path) -> None:
         async with served(skills, mode, **options) as client:
             results = [
                 await client.request("skills/list"),
+                await client.request("resources/directory/read", {"uri": "skill://pdf"}),
                 await client.request("skills/get", {"uri": PDF}),
                 await client.request("resources/read", {"uri": PDF}),
             ]
             return [(each.get("ttlMs"), each.get("cacheScope")) for each in results]
 
-    assert await told(Skills(folder), "auto") == [(0, "private")] * 3
+    assert await told(Skills(folder), "auto") == [(0, "private")] * 4
     own = {"lists": ListOptions(cache_hints=hints)}
-    assert await told(Skills(folder), "auto", **own) == [(5000, "public"), (7000, "private"), (7000, "private")]
+    assert await told(Skills(folder), "auto", **own) == [
+        *[(5000, "public")] * 2,
+        *[(7000, "private")] * 2,
+    ]
     cached = Skills(folder, cache=CacheHint(ttl=9, scope="public"))
-    assert await told(cached, "auto", **own) == [(9000, "public")] * 3
-    assert await told(cached, "legacy", **own) == [(None, None)] * 3
+    assert await told(cached, "auto", **own) == [(9000, "public")] * 4
+    assert await told(cached, "legacy", **own) == [(None, None)] * 4
 
 
 async def test_older_revisions_have_no_such_methods(folder: Path) -> None:
@@ -346,7 +349,7 @@ async def test_a_dynamic_skill_is_made_for_each_reading(folder: Path) -> None:
     skills = Skills(folder)
     calls = 0
 
-    @skills.dynamic("skill://reports/daily/SKILL.md", description='Say "hello": é', frontmatter={"metadata": {"v": 1}})
+    @skills.dynamic("skill://reports/daily/SKILL.md", description='Say "hi": é', frontmatter={"metadata": {"v": "1"}})
     async def daily(ctx: Context) -> str:
         nonlocal calls
         calls += 1
@@ -358,7 +361,7 @@ async def test_a_dynamic_skill_is_made_for_each_reading(folder: Path) -> None:
 
     entry = {
         "uri": "skill://reports/daily/SKILL.md",
-        "frontmatter": {"name": "daily", "description": 'Say "hello": é', "metadata": {"v": 1}},
+        "frontmatter": {"name": "daily", "description": 'Say "hi": é', "metadata": {"v": "1"}},
         "resources": "dynamic",
     }
     async with served(skills) as client:
@@ -384,6 +387,7 @@ async def test_a_dynamic_skill_is_made_for_each_reading(folder: Path) -> None:
         ("skill://x/SKILL.md", {"frontmatter": {"name": "y"}}, "the name comes from the URI"),
         ("skill://x/SKILL.md", {"frontmatter": {"a": float("nan")}}, "JSON data"),
         ("skill://x/SKILL.md", {"frontmatter": {"a": object()}}, "JSON data"),
+        ("skill://x/SKILL.md", {"frontmatter": {"metadata": {"v": 1}}}, "map names to strings"),
         ("skill://x/SKILL.md", {"listed": 1}, "listed"),
         ("skill://taken/SKILL.md", {}, "already a skill"),
     ],

@@ -14,7 +14,7 @@ from trio_mcp.errors import McpError
 from trio_mcp.extensions.skills.errors import SkillError, SkillFolderError
 from trio_mcp.extensions.skills.folder import FolderReader, SkillFile, SkillTree
 from trio_mcp.extensions.skills.frontmatter import write_frontmatter
-from trio_mcp.extensions.skills.rules import SKILL_FILE, file_uri, frontmatter_problem, root_of
+from trio_mcp.extensions.skills.rules import SKILL_FILE, file_uri, frontmatter_problem, optional_problem, root_of
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.uri_templates import MAX_URI, check_uri
 
@@ -276,7 +276,7 @@ class SkillSource:
         if "name" in fields or "description" in fields:
             raise ValueError(f"{what}: the name comes from the URI, and the description has its own argument")
         own = {"name": name, "description": description, **fields}
-        problem = frontmatter_problem(own, name)
+        problem = frontmatter_problem(own, name) or optional_problem(own)
         if problem is not None:
             raise ValueError(f"{what}: {problem}")
         if not all(isinstance(key, str) for key in own):

@@ -18,7 +18,14 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from trio_mcp.extensions.skills.frontmatter import FrontmatterError, read_frontmatter
-from trio_mcp.extensions.skills.rules import MAX_FILES, MAX_SIZE, SKILL_FILE, file_uri, frontmatter_problem
+from trio_mcp.extensions.skills.rules import (
+    MAX_FILES,
+    MAX_SIZE,
+    SKILL_FILE,
+    file_uri,
+    frontmatter_problem,
+    optional_problem,
+)
 from trio_mcp.uri_templates import MAX_URI
 
 __all__ = ["FolderReader", "FolderSkill", "SkillFile", "SkillTree", "read_regular"]
@@ -232,7 +239,7 @@ class FolderReader:
             frontmatter = read_frontmatter(file.data)
         except FrontmatterError as exc:
             raise Unreadable(where, str(exc)) from None
-        problem = frontmatter_problem(frontmatter, path.rpartition("/")[2])
+        problem = frontmatter_problem(frontmatter, path.rpartition("/")[2]) or optional_problem(frontmatter)
         if problem is not None:
             raise Unreadable(where, problem)
         files[where] = attrs.evolve(file, name=frontmatter["name"], description=frontmatter["description"])

@@ -21,6 +21,7 @@ __all__ = [
     "file_uri",
     "frontmatter_problem",
     "name_problem",
+    "optional_problem",
     "root_of",
 ]
 
@@ -37,9 +38,10 @@ DIRECTORY: Final = "inode/directory"
 MAX_FILES: Final = 512
 MAX_SIZE: Final = 16 * 1024 * 1024
 
-# The rules of the Agent Skills specification for the fields `name` and `description`.
+# The rules of the Agent Skills specification for the fields `name`, `description` and `compatibility`.
 MAX_NAME: Final = 64
 MAX_DESCRIPTION: Final = 1024
+MAX_COMPATIBILITY: Final = 500
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 # The characters of a path segment (RFC 3986, section 3.3), and those of a reg-name (section 3.2.2).
@@ -82,6 +84,20 @@ def frontmatter_problem(frontmatter: Mapping[str, Any], segment: str) -> str | N
         return "the description is empty"
     if len(description) > MAX_DESCRIPTION:
         return f"the description has {len(description)} characters; it may have at most {MAX_DESCRIPTION}"
+    return None
+
+
+def optional_problem(frontmatter: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the optional fields of a skill's frontmatter, or None.
+
+    Servers check this, as some clients refuse such skills. Our client does not: it acts on none of these fields.
+    """
+    compatibility = frontmatter.get("compatibility", "x")
+    if not isinstance(compatibility, str) or not 1 <= len(compatibility) <= MAX_COMPATIBILITY:
+        return f"the field compatibility must be a string of 1 to {MAX_COMPATIBILITY} characters"
+    metadata = frontmatter.get("metadata", {})
+    if not isinstance(metadata, Mapping) or not all(isinstance(each, str) for each in metadata.values()):
+        return "the field metadata must map names to strings: put numbers and the like in quotes"
     return None
 
 

@@ -157,7 +157,10 @@ class SkillsOnServer(ServerExtension):
 
         uris, cursor = page_of(list(is_directory), params.get("cursor"), size, host.settings.page_size)
         result: dict[str, Any] = {"resources": host.own([found[each] for each in uris], context)}
-        return result if cursor is None else {**result, "nextCursor": cursor}
+        if cursor is not None:
+            result["nextCursor"] = cursor
+        # The specification does not ask for these fields here, but the client of the TypeScript SDK 2.4 does.
+        return result | self._hints("resources/list", host.settings.visible is not None, host, context)
 
 
 class _Host:
