@@ -25,8 +25,8 @@ def install(say: Callable[[str], None], name: str = "python_v1") -> Path:
     Args:
         say: Called with one line of progress before anything that takes long.
         name: A manifest in requirements/: `python_v1` (the official SDK below 2, the last one with WebSocket),
-            `fastmcp`, `fastmcp_tasks`, `servers` (the reference servers in Python), or `models` (the SDKs of three
-            vendors of models).
+            `fastmcp`, `fastmcp_tasks`, `fastmcp_skills`, `servers` (the reference servers in Python), or `models` (the
+            SDKs of three vendors of models).
 
     Raises:
         InstallError: pip failed or did not finish; the message says what to do.

@@ -15,8 +15,10 @@ import trio
 from tests.extensions.skills.folders import write_skill
 from tests.extensions.skills.yaml_corpus import READ
 from trio_mcp import Client, Server
-from trio_mcp.extensions import ClientSkills, Skills
+from trio_mcp.extensions import ClientSkills, SkillMismatch, Skills
 
+from . import python_peers
+from .conftest import installed_peers
 from .support import DEADLINE, PEERS, Launch
 
 if TYPE_CHECKING:
@@ -120,3 +122,56 @@ async def test_we_verify_what_its_server_serves(
             assert [(each.uri, each.mime_type) for each in found] == [
                 ("skill://pdf/templates/regional", "inode/directory")
             ]
+
+
+# --- FastMCP --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def fastmcp_skills(request: pytest.FixtureRequest) -> Path:
+    """Return the interpreter that has FastMCP with its skills."""
+    return installed_peers(request, lambda say: python_peers.install(say, "fastmcp_skills"))
+
+
+@pytest.mark.again
+async def test_fastmcp_verifies_what_we_serve(fastmcp_skills: Path, nursery: trio.Nursery, tmp_path: Path) -> None:
+    """It reads all files of a skill at once, and knows the modern era only."""
+    write_skill(tmp_path, "pdf", dict(FILES), extra='license: MIT\nmetadata:\n  version: "1.0"\n')
+    write_skill(tmp_path, "hidden")
+    skills = Skills(tmp_path, unlisted=["hidden"])
+    skills.dynamic(DYNAMIC, description="x")(lambda: "now\n")
+    url: str = await nursery.start(partial(Server("ours", extensions=[skills]).serve_http, port=0))
+    with trio.fail_after(DEADLINE):
+        done = await trio.run_process(
+            [str(fastmcp_skills), str(PEERS / "fastmcp_skills_client.py"), url, "skill://hidden/SKILL.md"],
+            stdin=subprocess.DEVNULL,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr.decode()
+    report = json.loads(done.stdout)
+    assert "no static manifest" in report["skills"][DYNAMIC]["error"]
+    files = {path: base64.b64decode(data) for path, data in report["skills"]["skill://pdf/SKILL.md"].items()}
+    expected = {path: data.encode() if isinstance(data, str) else data for path, data in FILES.items()}
+    assert files == {**expected, "SKILL.md": (tmp_path / "pdf" / "SKILL.md").read_bytes()}
+    assert report["unlisted"] == "skill://hidden/SKILL.md"
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.again
+async def test_we_verify_what_fastmcp_serves(fastmcp_skills: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """Its reader knows YAML 1.1, where `yes` is true: such a skill is not what its entry says, and is not loaded."""
+    write_skill(tmp_path, "pdf", dict(FILES), extra='license: MIT\nmetadata:\n  version: "1.0"\n')
+    write_skill(tmp_path, "acme/certain", extra="sure: yes\n")
+    launch = Launch(str(fastmcp_skills), [str(PEERS / "fastmcp_skills_server.py"), str(tmp_path)], environment)
+    with trio.fail_after(DEADLINE):
+        async with Client(launch.for_us(), mode=MODERN, extensions=[Skills()]) as client:
+            skills = Skills.of(client)
+            entry, pdf = sorted(await skills.entries(), key=lambda entry: entry.uri)
+            assert entry.frontmatter["sure"] is True
+            with pytest.raises(SkillMismatch, match="'sure'"):
+                await skills.load(entry)
+            skill = await skills.load(pdf)
+            for path, data in FILES.items():
+                assert await skill.read(path) == (data.encode() if isinstance(data, str) else data)
