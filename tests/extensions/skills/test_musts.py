@@ -97,9 +97,9 @@ MUSTS: list[tuple[str, str, str]] = [
         " test_a_dynamic_skill_is_loaded_only_if_that_is_allowed",
     ),
     ("Lazy Retrieval", "nothing ahead of need", "test_nothing_is_fetched_ahead_of_need"),
-    ("Digests Are Not a Trust Anchor", "a match is no security boundary", "page: and nothing about either"),
+    ("Digests Are Not a Trust Anchor", "a match does not secure anything", "page: and nothing about either"),
     ("Reading Directories", "resultType is complete", "test_results_are_complete"),
-    ("Reading Directories", "-32602 for what is no directory, every directory is served", "test_directories"),
+    ("Reading Directories", "-32602 for anything but a directory, every directory is served", "test_directories"),
     (
         "Directory Reads and the Held Entry",
         "a new child is not read, and the result does not extend the manifest",
