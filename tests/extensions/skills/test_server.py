@@ -560,3 +560,37 @@ async def test_another_scheme(folder: Path) -> None:
         ]
         found = await client.request("resources/directory/read", {"uri": "github://owner/repo/skills/pdf/templates"})
         assert len(found["resources"]) == 2
+
+
+async def test_an_older_scan_does_not_replace_a_newer_one(folder: Path) -> None:
+    """Two tasks that rescan at the same time may go on in any order once their threads have ended."""
+    source = Skills(folder).server_side.source
+    older = source.scan()
+    (folder / "pdf" / "templates" / "a.md").write_text("changed")
+    newer = source.scan()
+    source.adopt(newer, strict=True)
+    source.adopt(older, strict=True)
+    assert source.catalog.files["skill://pdf/templates/a.md"].data == b"changed"
+
+
+async def test_each_request_sees_one_state(folder: Path) -> None:
+    """While the folder is read again and again, whatever an entry lists can be read, with its digest."""
+    skills = Skills(folder)
+    async with served(skills) as client, trio.open_nursery() as nursery:
+
+        async def change() -> None:
+            for number in range(30):
+                (folder / "pdf" / f"{number}.md").write_text(f"{number}")
+                write_skill(folder, "pdf", body=f"{number}\n" * number)
+                await skills.rescan()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(change)
+        while True:
+            result = await client.request("skills/get", {"uri": PDF})
+            [content] = (await client.read_resource(PDF)).contents
+            listed = {each["uri"]: each["digest"] for each in result["skill"]["resources"]}
+            digest = f"sha256:{hashlib.sha256(content.text.encode()).hexdigest()}"
+            if digest != listed[PDF]:  # it changed between the two requests
+                now = (await client.request("skills/get", {"uri": PDF}))["skill"]["resources"]
+                assert listed[PDF] != {each["uri"]: each["digest"] for each in now}[PDF]

@@ -20,6 +20,7 @@ from trio_mcp.uri_templates import MAX_URI, check_uri
 
 __all__ = [
     "DynamicSkill",
+    "FolderScan",
     "Rescan",
     "ServedSkill",
     "SkillCatalog",
@@ -89,6 +90,15 @@ class Rescan:
     changed: tuple[str, ...]
     removed: tuple[str, ...]
     problems: tuple[str, ...]
+
+
+@attrs.frozen(eq=False)
+class FolderScan:
+    """The trees and the problems that were found in the folder, by path, and the number of the scan."""
+
+    number: int
+    trees: Mapping[str, SkillTree]
+    problems: Mapping[str, str]
 
 
 class SkillCatalog:
@@ -209,32 +219,43 @@ class SkillSource:
         self._unlisted = unlisted
         self._dynamic: dict[str, DynamicSkill] = {}
         self.catalog = SkillCatalog({}, {}, base, unlisted)
+        # Scans are numbered, because the tasks that wait for their threads may go on in any order.
+        self._scans = self._adopted = 0
         # Only one thread reads the folder at a time. The other lock is held for moments, even by the event loop.
         self._reading = threading.Lock()
         self._changing = threading.Lock()
 
-    def read(self, *, strict: bool) -> Rescan:
-        """Read the folder, in a thread, and replace the catalog.
+    def scan(self) -> FolderScan:
+        """Read what has changed in the folder, in a thread."""
+        with self._reading:
+            self._scans += 1
+            trees, problems = ({}, {}) if self._reader is None else self._reader.read(self.catalog.trees)
+            return FolderScan(self._scans, trees, problems)
+
+    def adopt(self, scan: FolderScan, *, strict: bool) -> Rescan:
+        """Replace the catalog by one of a scan, unless a later scan has been adopted.
 
         Args:
+            scan: The scan.
             strict: Whether to raise if there is a problem, and replace nothing.
 
         Raises:
-            SkillFolderError: If there is one.
+            SkillFolderError: If there is a problem.
         """
-        with self._reading:
-            trees, problems = ({}, {}) if self._reader is None else self._reader.read(self.catalog.trees)
-            with self._changing:
-                for uri in self._dynamic:
-                    for tree in trees.values():
-                        for path, file in tree.files.items():
-                            if file.uri == uri:
-                                problems[path] = f"a dynamic skill is served at {uri}"
-                lines = tuple(self._lines(problems))
-                if lines and strict:
-                    assert self._reader is not None
-                    raise SkillFolderError(self._reader.folder, lines)
-                return self._replace(trees, lines)
+        with self._changing:
+            problems = dict(scan.problems)
+            for tree in scan.trees.values():
+                for path, file in tree.files.items():
+                    if file.uri in self._dynamic:
+                        problems[path] = f"a dynamic skill is served at {file.uri}"
+            lines = tuple(self._lines(problems))
+            if lines and strict:
+                assert self._reader is not None
+                raise SkillFolderError(self._reader.folder, lines)
+            if scan.number < self._adopted:
+                return Rescan((), (), (), lines)
+            self._adopted = scan.number
+            return self._replace(scan.trees, lines)
 
     def _lines(self, problems: Mapping[str, str]) -> Iterable[str]:
         folder = "" if self._reader is None else self._reader.folder

@@ -74,19 +74,21 @@ class SkillsOnServer(ServerExtension):
         host = self._hosts.get(feature)
         if host is None:
             host = self._hosts[feature] = _Host(self, feature, run.server)
-        await trio.to_thread.run_sync(self._read, True)
+        await self._refresh(strict=True)
         yield host
 
     async def rescan(self) -> Rescan:
         """Read what has changed in the folder; see `Skills.rescan`."""
-        found = await trio.to_thread.run_sync(self._read, False)
+        found = await self._refresh(strict=False)
         for problem in found.problems:
             logger.warning("skills: %s", problem)
         return found
 
-    # This runs in a thread. If the caller is cancelled, it still ends, so the resources always fit the catalog.
-    def _read(self, strict: bool) -> Rescan:
-        found = self.source.read(strict=strict)
+    async def _refresh(self, *, strict: bool) -> Rescan:
+        # The thread only reads. No request runs while the result is adopted and published, so each sees one state of all
+        # skills; and if the caller is cancelled, either both have happened or neither.
+        scan = await trio.to_thread.run_sync(self.source.scan)
+        found = self.source.adopt(scan, strict=strict)
         self.publish()
         return found
 
