@@ -85,8 +85,8 @@ class SkillsOnServer(ServerExtension):
         return found
 
     async def _refresh(self, *, strict: bool) -> Rescan:
-        # The thread only reads. No request runs while the result is adopted and published, so each sees one state of all
-        # skills; and if the caller is cancelled, either both have happened or neither.
+        # The thread only reads. No request runs between the next two steps, so each request sees one state of all
+        # skills. If the caller is cancelled, either both steps have been made, or neither.
         scan = await trio.to_thread.run_sync(self.source.scan)
         found = self.source.adopt(scan, strict=strict)
         self.publish()
