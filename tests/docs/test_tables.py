@@ -39,10 +39,9 @@ from trio_mcp.auth import OAuth, ResourceOptions, fetching
 from trio_mcp.auth.client import login_refresh
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server import keys
-from trio_mcp.extensions import AppLimits, TaskOptions, TaskPolicy
+from trio_mcp.extensions import AppLimits, Skills, TaskOptions, TaskPolicy
 from trio_mcp.extensions.apps import client as apps_client
 from trio_mcp.extensions.apps.view import ViewSession
-from trio_mcp.extensions import Skills, TaskOptions, TaskPolicy
 from trio_mcp.extensions.tasks import following
 from trio_mcp.http.client import heads as http_heads, streamable as http_link
 from trio_mcp.http.client.sending import http1_format

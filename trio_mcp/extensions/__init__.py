@@ -1,5 +1,4 @@
-"""Extensions of the protocol: tasks, apps, and the classes for your own extensions.
-"""Extensions of the protocol: tasks, skills, and the classes for your own extensions.
+"""Extensions of the protocol: tasks, apps, skills, and the classes for your own extensions.
 
 See ``Server(extensions=…)``, ``Client(extensions=…)``, and 2026-07-28 `basic/versioning`, Extension Negotiation.
 """
