@@ -104,8 +104,8 @@ def undecodable(skill: Path) -> None:
 
 
 def a_long_name(skill: Path) -> None:
-    deep = skill
-    for _ in range(20):
+    deep = skill  # a URI takes three characters for each byte, so a path well within PATH_MAX (4096) is too long for one
+    for _ in range(14):
         deep = deep / ("\u00e4" * 100)
     deep.mkdir(parents=True)
     (deep / "notes").write_text("")
