@@ -104,7 +104,8 @@ def undecodable(skill: Path) -> None:
 
 
 def a_long_name(skill: Path) -> None:
-    deep = skill  # a URI takes three characters for each byte, so a path well within PATH_MAX (4096) is too long for one
+    """Three characters in a URI for each byte of a name: a path well within PATH_MAX (4096) is too long for a URI."""
+    deep = skill
     for _ in range(14):
         deep = deep / ("\u00e4" * 100)
     deep.mkdir(parents=True)
