@@ -133,9 +133,10 @@ class Database:
 
         try:
             return await trio.lowlevel.wait_task_rescheduled(abort)
-        except LockedFile:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            raise
+        except LockedFile as error:
+            locked = error
+        await trio.lowlevel.checkpoint_if_cancelled()
+        raise locked
 
     # --- in the thread -------------------------------------------------------------------------------------------
 

@@ -509,7 +509,7 @@ class StreamRouter:
         # The response ends its stream for the processes that carry it as well.
         ended = [stream for stream in streams if stream is not self.rest and not stream.owed]
         for stream in streams:
-            # Nothing is stored on a stream of which no process would know that somebody has to end it.
+            # Nothing is stored on a stream that the other processes do not know of: they may have to end it.
             if stream is not self.rest and stream.owed:
                 await self._copy.note(stream)
         numbers = await self._copy.append(self.key, events, ended=[stream.number for stream in ended])
