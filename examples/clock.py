@@ -11,18 +11,38 @@ from trio_mcp.extensions import AppHost, Apps, Csp, HostContext
 from trio_mcp.low_level import BaseSession, Link, RequestContext, memory_link_pair
 
 FACE = """<!doctype html>
+<meta charset="utf-8">
 <title>clock</title>
-<p id="time"></p>
+<style>
+  body { margin: 0; padding: 14px; display: flex; gap: 26px; align-items: center; font: 15px system-ui, sans-serif }
+  body.dark { color: #e8e8ea; color-scheme: dark }
+  svg { width: 200px; stroke: currentColor; stroke-linecap: round; fill: none; stroke-width: 3 }
+  #time { font-size: 44px; margin: 0 }
+</style>
+<svg viewBox="-50 -50 100 100">
+  <circle r="46"/><g id="marks"></g><path id="hour" d="M0 0V-24"/><path d="M0 0V-36"/>
+</svg>
+<div><p id="time"></p><p id="zone"></p></div>
 <script type="module">
   // The official SDK does this: npm install @modelcontextprotocol/ext-apps
   const say = (message) => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
-  addEventListener("message", ({ data }) => {
-    if (data.id === 1 && data.result) say({ method: "ui/notifications/initialized" });
-    if (data.method === "ui/notifications/tool-result") {
-      const { hour, zone } = data.params.structuredContent;
-      document.getElementById("time").textContent = `${hour}:00 in ${zone}`;
-    }
-    if (data.method === "ui/resource-teardown") say({ id: data.id, result: {} });
+  const get = (id) => document.getElementById(id);
+  for (let angle = 0; angle < 360; angle += 30) {
+    get("marks").innerHTML += `<path d="M0 -41V-39" transform="rotate(${angle})"/>`;
+  }
+  let hour;
+  addEventListener("message", ({ data: { id, method, params, result } }) => {
+    if (id === 1 && result) {
+      document.body.className = result.hostContext.theme;
+      say({ method: "ui/notifications/initialized" });
+    } else if (method === "ui/notifications/tool-result") {
+      ({ hour } = params.structuredContent);
+      get("hour").setAttribute("transform", `rotate(${hour * 30})`);
+      get("zone").textContent = params.structuredContent.zone;
+      say({ id: 2, method: "tools/call", params: { name: "tick" } });
+    } else if (id === 2 && result) {
+      get("time").textContent = `${hour}:00:${result.structuredContent.result}`;
+    } else if (method === "ui/resource-teardown") say({ id, result: {} });
   });
   const params = { protocolVersion: "2026-01-26", appInfo: { name: "face", version: "1" }, appCapabilities: {} };
   say({ id: 1, method: "ui/initialize", params });

@@ -10,6 +10,7 @@ import attrs
 import pytest
 import trio
 
+from examples import clock
 from tests.waiting import eventually
 from trio_mcp import Client, McpError, Server
 from trio_mcp.extensions import AppHost, Apps, Csp, HostContext
@@ -316,6 +317,19 @@ async def test_the_official_view_sdk_makes_every_journey(stage: Stage) -> None:
     for journey in JOURNEYS:
         print(journey.__name__)  # a failure shows it
         await journey(stage)
+
+
+async def test_the_page_of_the_example_calls_a_tool(caplog: pytest.LogCaptureFixture) -> None:
+    """The page of examples/clock.py calls `tick` once it has shown the result."""
+    caplog.set_level("INFO", "trio_mcp")
+    frames = Frames()
+    with trio.fail_after(DEADLINE):
+        async with (
+            frames.open(),
+            Client(clock.server, extensions=[Apps()]) as client,
+            Stage(frames, client).show(arguments={"zone": "UTC"}),
+        ):
+            await eventually(lambda: "asks for 'tools/call'" in caplog.text)
 
 
 @pytest.mark.parametrize("lenient", [False, True], ids=["guarded", "control"])
