@@ -29,6 +29,7 @@ LINES = {
     "inspect": ["TARGET"],
     "call": ["TARGET", "price", "item=pear"],
     "task": ["get", "TARGET", "7"],
+    "skills": ["show", "TARGET", "skill://pdf/SKILL.md"],
     "read": ["TARGET", "shop://hours"],
     "prompt": ["TARGET", "ad", "item=pear"],
     "stores": ["PLACE"],
