@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.contenders.our_memory import MODERN_VERSION, encoded_link
 from trio_mcp import Client, Server
-from trio_mcp.extensions import TaskPolicy, Tasks
+from trio_mcp.extensions import Apps, Skills, TaskPolicy, Tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,9 +17,17 @@ AT_ONCE = TaskPolicy(after=0, poll=0.05)
 
 
 def build_server(kind: str = "none", *file: str) -> Server:
-    """Return a server without tasks, or with tasks in stores: ``memory``, or ``sqlite`` with a file."""
+    """Return a server without extensions, with a page and a skill that no client asks for (``extensions``), or with
+    tasks in stores: ``memory``, or ``sqlite`` with a file.
+    """
+    has_tasks = kind in ("memory", "sqlite")
     if kind == "none":
         server = Server("benchmark", version="1.0.0")
+    elif kind == "extensions":
+        apps, skills = Apps(), Skills()
+        apps.page("ui://clock/face")(lambda: "<!doctype html>")
+        skills.dynamic("skill://daily/SKILL.md", description="What is new today")(lambda: "Nothing.")
+        server = Server("benchmark", version="1.0.0", extensions=[apps, skills])
     else:
         from trio_mcp.stores import MemoryStores, SqliteStores
 
@@ -32,7 +40,7 @@ def build_server(kind: str = "none", *file: str) -> Server:
 
     # Both tools are the same; a server without tasks offers as many, so that the lists are as long.
     server.add_tool(add)
-    server.add_tool(add, name="add_task", task=None if kind == "none" else AT_ONCE)
+    server.add_tool(add, name="add_task", task=AT_ONCE if has_tasks else None)
     return server
 
 

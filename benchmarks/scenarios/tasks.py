@@ -1,4 +1,5 @@
-"""What tasks cost: where they are declared and unused, where nothing is to be done, while they wait, and at rest."""
+"""What tasks cost: where they are declared and unused, where nothing is to be done, while they wait, and at rest; and
+what other extensions cost that are declared and unused."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from benchmarks.options import Options
 
-WITHOUT, DECLARED = "without tasks", "with tasks, unused"
+WITHOUT, DECLARED, OTHERS = "without tasks", "with tasks, unused", "with apps and skills, unused"
 PLAIN, MEMORY, SQLITE = "a plain call", "a task, MemoryStores", "a task, SqliteStores"
 FASTMCP_PLAIN, FASTMCP_TASK = "FastMCP, a plain call", "FastMCP, a task"
 UNUSED = {"memory": "in memory, encoded", "http": "over HTTP"}
@@ -105,7 +106,7 @@ def _unused(way: str, case: str, options: Options) -> Iterator[Group]:
                 label: Pair(server_command("http_tasks", kind), "our_tasks", variant, "URL")
                 if way == "http"
                 else Pair(None, "our_tasks", variant, "memory", kind)
-                for label, kind in ((WITHOUT, "none"), (DECLARED, "memory"))
+                for label, kind in ((WITHOUT, "none"), (DECLARED, "memory"), (OTHERS, "extensions"))
             }
             _connected(pairs, stack)
             calls = max(1, round(CALLS * options.seconds))
@@ -115,7 +116,7 @@ def _unused(way: str, case: str, options: Options) -> Iterator[Group]:
                 options.rounds * (1 if options.quick else 5),
                 options.progress,
             )
-        comparisons = [Comparison(DECLARED, WITHOUT, Target("<=", 1.03))]
+        comparisons = [Comparison(declared, WITHOUT, Target("<=", 1.03)) for declared in (DECLARED, OTHERS)]
         yield Group("tasks", f"{what}, {case}: CPU time of client and server", "µs/call", samples, comparisons)
 
 

@@ -1,4 +1,7 @@
-"""trio_mcp's server over HTTP, with tasks in stores or without: ``http_tasks.py [memory | sqlite FILE]``."""
+"""trio_mcp's server over HTTP, with tasks in stores, with other extensions, or with none of them.
+
+``http_tasks.py [extensions | memory | sqlite FILE]``
+"""
 
 import sys
 from functools import partial
