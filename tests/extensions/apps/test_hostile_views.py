@@ -385,7 +385,7 @@ async def test_a_view_that_floods_is_refused_and_then_ended(
 async def test_a_flood_of_notifications_reaches_no_hook_beyond_the_limit(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """The view is torn down properly all the same: its response is taken."""
+    """The teardown of such a view still completes, because its response is accepted."""
     logged: list[Any] = []
     limits = AppLimits(rate=0.001, burst=5)
     settings: Any = {"limits": limits, "on_log": lambda params: logged.append(params.data)}

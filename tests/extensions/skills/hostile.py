@@ -39,7 +39,7 @@ class HostileServer:
     """What the server sends, and what it was asked.
 
     Attributes:
-        files: The content of each file, by URI; a `ReadResourceResult` is sent as it is.
+        files: The content of each file, by URI; a `ReadResourceResult` is the whole response.
         entries: The entries that it lists and returns.
         settings: The settings that it declares.
         asked: The requests so far: method, and URI or None.

@@ -397,19 +397,25 @@ async def test_the_end_answers_what_is_under_way_and_drops_what_is_pipelined(aut
     assert got.count(b"HTTP/1.1") == app.begun == 1
 
 
+def in_two_parts(goes_on: trio.Event) -> Any:
+    """Return an application whose response has a second part, which waits for the event."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"o", "more_body": True})
+        await goes_on.wait()
+        await send({"type": "http.response.body", "body": b"k"})
+
+    return app
+
+
 async def test_a_response_that_promised_another_request_keeps_its_promise_as_the_server_ends(
     autojump_clock: Clock,
 ) -> None:
     """A client that has just been promised it uses the connection first; the next response says that it ends."""
     ended = trio.Event()
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"o", "more_body": True})
-        await ended.wait()
-        await send({"type": "http.response.body", "body": b"k"})
-
-    async with over_memory(app, QuietConfig()) as (stream, _, http):
+    async with over_memory(in_two_parts(ended), QuietConfig()) as (stream, _, http):
         await stream.send_all(GET)
         head = bytes(await stream.receive_some())
         await http.end()
@@ -428,13 +434,7 @@ async def test_a_response_that_outlasts_the_farewell_keeps_its_promise(first: st
     """Its connection is kept for as long as an ordinary one; without another request, it ends then."""
     goes_on = trio.Event()
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"o", "more_body": True})
-        await goes_on.wait()
-        await send({"type": "http.response.body", "body": b"k"})
-
-    async with over_memory(app, QuietConfig()) as (stream, connection, http):
+    async with over_memory(in_two_parts(goes_on), QuietConfig()) as (stream, connection, http):
         await stream.send_all(GET)
         assert b"keep-alive: timeout" in bytes(await stream.receive_some()).lower()
         await http.end()
