@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from tests.injection import cancel_everywhere
+from tests.waiting import eventually
 from trio_mcp import Client, ClientGroup, LocalProtocolError, McpError, Server, types
 from trio_mcp.extensions import AppCallCancelled, AppHost, AppLimits, AppPageError, Apps, Csp, HostContext
 from trio_mcp.extensions.apps.context import STYLE_VARIABLES
@@ -244,6 +245,7 @@ async def test_a_cancelled_call_says_why(streamed: bool) -> None:
     server = clock()
     async with client_of(server) as client, shown(AppHost(client, "never", streamed=streamed)) as scene:
         await scene.view.greet()
+        await eventually(lambda: streamed or server.called == ["never"])  # type: ignore[attr-defined]
         await trio.testing.wait_all_tasks_blocked()
         scene.host.cancel("user action")
         scene.host.cancel("another reason")
@@ -253,7 +255,7 @@ async def test_a_cancelled_call_says_why(streamed: bool) -> None:
             await scene.host.result()
         with pytest.raises(LocalProtocolError):
             scene.host.complete_input({})
-    assert server.called == ([] if streamed else ["never was cancelled"])  # type: ignore[attr-defined]
+    assert server.called == ([] if streamed else ["never", "never was cancelled"])  # type: ignore[attr-defined]
 
 
 async def test_a_call_that_fails_by_an_error_has_no_result_either() -> None:
@@ -311,6 +313,7 @@ async def test_the_view_is_torn_down_however_the_host_ends(way: str) -> None:
                         nursery.start_soon(serve, host)
                         await view.greet()
                         await view.hear("tool-input")
+                        await eventually(lambda: server.called == ["never"])  # type: ignore[attr-defined]
                         if way == "cancelling the block":
                             block.cancel()
                             await trio.sleep_forever()
@@ -323,7 +326,7 @@ async def test_the_view_is_torn_down_however_the_host_ends(way: str) -> None:
             assert way == "an exception"
         told = ["tool-input", "tool-cancelled", "resource-teardown"]
         assert view.methods == (["tool-input", "resource-teardown"] if way == "cancelling serve" else told)
-    assert server.called == ["never was cancelled"]  # type: ignore[attr-defined]
+    assert server.called == ["never", "never was cancelled"]  # type: ignore[attr-defined]
 
 
 async def test_a_view_that_never_responds_delays_the_end_by_a_bounded_time(

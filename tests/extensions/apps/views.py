@@ -130,6 +130,7 @@ def clock(**settings: Any) -> Server:
 
     @server.tool(app="ui://clock/face")
     async def never(zone: str = "UTC") -> str:
+        server_calls.append("never")
         try:
             await trio.sleep_forever()
         finally:
