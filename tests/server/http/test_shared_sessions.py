@@ -26,6 +26,7 @@ from tests.server.http.harness import Made, served
 from tests.waiting import eventually
 from trio_mcp import Context, HttpOptions, TrioMcpError
 from trio_mcp.http.server.legacy import endpoint, session, sharing
+from trio_mcp.http.sse import COMMENT
 from trio_mcp.server import changes
 from trio_mcp.server.processes.child import Inherited
 from trio_mcp.stores import MemoryStores, SqliteStores, StoreError, Stores, ValkeyStores
@@ -100,6 +101,12 @@ def make(place: Place) -> Made:
         await made.go.wait()
         await ctx.report_progress(1)
         await made.finished.wait()
+
+    @made.server.tool
+    async def leave(ctx: Context) -> str:
+        assert ctx.close_stream()
+        await made.go.wait()
+        return "left"
 
     @made.server.tool
     async def note(ctx: Context, text: str) -> None:
@@ -294,6 +301,52 @@ async def test_a_stream_can_be_resumed_elsewhere_once_the_store_is_back(
         assert len(set(tries)) == 1
 
 
+async def test_a_client_gets_no_id_of_a_stream_that_only_this_process_knows(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the process has ended, no other one could tell the client that there will be no response."""
+
+    async def away(*args: Any) -> bool:
+        await trio.lowlevel.checkpoint()
+        raise StoreError("the file is locked")
+
+    async with AsyncExitStack() as stack:
+        made = make(place)
+        _, http, stop = await stack.enter_async_context(served(HttpOptions(grace=0.1), made=made))
+        raw = Raw(http)
+        await raw.initialize()
+        monkeypatch.setattr(made.server._core.stores.sessions, "open", away)  # noqa: SLF001
+        async with raw.call("wait") as r:
+            text = r.aiter_text()
+            assert await anext(text) == COMMENT.decode()  # the head has come
+            stop.set()
+            assert "".join([piece async for piece in text]) == ""
+
+
+async def test_a_stream_is_closed_once_the_client_can_come_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sending Messages, 6: the server may close it "after the server has sent an SSE event with an event ID"."""
+    async with opened(place) as both:
+        store = both.made[0].server._core.stores.sessions  # noqa: SLF001
+        really, tries = store.open, list[int]()
+
+        async def open(key: str, token: str, stream: int, requests: Any) -> bool:
+            tries.append(stream)
+            if len(tries) < 3:
+                await trio.lowlevel.checkpoint()
+                raise StoreError("the file is locked")
+            return bool(await really(key, token, stream, requests))
+
+        monkeypatch.setattr(store, "open", open)
+        async with both.one.call("leave") as r:
+            events = Events(r)
+            first = await events.next()
+            assert await events.messages() == []
+        assert len(tries) == 3
+        async with both.two.listen(first.id) as r:
+            both.made[0].go.set()
+            assert (await Events(r).messages())[-1]["result"]["content"][0]["text"] == "left"
+
+
 async def test_what_is_stored_on_a_stream_is_on_one_that_the_store_knows(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,9 +369,10 @@ async def test_what_is_stored_on_a_stream_is_on_one_that_the_store_knows(
         monkeypatch.setattr(store, "open", open)
         monkeypatch.setattr(store, "append", appended)
         async with both.one.call("pace") as r:
+            await eventually(lambda: calls)
+            both.made[0].go.set()
             events = Events(r)
             assert not (await events.next()).data  # the event that only gives an id
-            both.made[0].go.set()
             assert (await events.message())["method"] == "notifications/progress"
             both.made[0].finished.set()
             assert "result" in await events.message()

@@ -419,7 +419,7 @@ class HttpSession:
             await trio.lowlevel.checkpoint_if_cancelled()  # the scope may have been cancelled during the wait
             if at_once or (writer.first and (stream.ready <= cursor or writer.until is not None)):
                 await answer.start_events()
-                await answer.send(writer.take_first())
+                await answer.send(writer.take_first() if at_once or self._can_resume(stream) else COMMENT)
             await self._write(stream, writer, answer, cursor)
 
     async def _write_alone(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int) -> bool:
@@ -485,9 +485,11 @@ class HttpSession:
 
     async def _write(self, stream: NumberedStream, writer: Writer, answer: HttpAnswer, cursor: int | None) -> None:
         while cursor is not None:  # noqa: ASYNC913 - every iteration but the last has a checkpoint
+            if writer.first and answer.started and self._can_resume(stream):
+                await answer.send(writer.take_first())
             # The server closes the response early (2025-11-25, SEP-1699): the client polls by coming back for the
             # remaining messages.
-            if writer.until is not None and cursor >= writer.until:
+            if writer.until is not None and cursor >= writer.until and not writer.first:
                 if writer.retry is not None:
                     await answer.send(encode_retry(writer.retry))
                 return
@@ -541,6 +543,14 @@ class HttpSession:
             return None
         await trio.lowlevel.checkpoint()  # a long replay must let other tasks run
         return cursor
+
+    def _can_resume(self, stream: NumberedStream) -> bool:
+        """Return whether a client may be given an event id of a stream: any process must know what the id stands for.
+
+        Otherwise a client that came back after the end of this process would wait forever for a stream of which no
+        process knows.
+        """
+        return self.copy is None or stream.noted or stream.ready > 0
 
     def _is_over(self, writer: Writer) -> bool:
         """Return whether a stream must end because the token with which it was opened has expired."""

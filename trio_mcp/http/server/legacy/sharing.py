@@ -565,6 +565,7 @@ class SessionCopy(EventStore):
                 if not await self._store.open(self.key, self.token, stream.number, requests):
                     self.session.end("the session has ended")
                 stream.noted = True
+                stream.wake()  # the client may have an event id now
             self.membership.unnoted.pop((self.key, stream.number), None)
         if stream.noted and not stream.owed and stream.ready == stream.last:  # the response has come in the meantime
             stream.noted = False
