@@ -51,7 +51,10 @@ NO_SERVER: Mapping[str, tuple[str, ...]] = {
     "test_replay_machine": (),
     "test_resumption": ("test_a_store_is_checked",),
     "test_session_machine": (),
-    "test_shared_sessions": ("test_a_process_looks_after_others_once_a_second_however_slow_its_store_is",),
+    "test_shared_sessions": (
+        "test_a_process_looks_after_others_once_a_second_however_slow_its_store_is",
+        "test_no_process_loses_its_lease_because_the_store_was_away",
+    ),
 }
 
 # The same for HTTP/2, which only hypercorn has; so have tests with the parameter protocol="h2".

@@ -5,12 +5,13 @@ The processes are two servers with one file; `tests/server/processes` has real o
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -29,9 +30,10 @@ from trio_mcp.http.server.legacy import endpoint, session, sharing
 from trio_mcp.http.sse import COMMENT
 from trio_mcp.server import changes
 from trio_mcp.server.processes.child import Inherited
-from trio_mcp.stores import MemoryStores, SqliteStores, StoreError, Stores, ValkeyStores
-from trio_mcp.stores.contract import LOOK
+from trio_mcp.stores import MemoryStores, SqliteStores, StaleWriter, StoreError, Stores, ValkeyStores
+from trio_mcp.stores.contract import LEASE, LOOK
 from trio_mcp.stores.listeners import TopicListeners
+from trio_mcp.stores.session_store import SessionStore
 
 pytestmark = pytest.mark.legacy
 
@@ -958,3 +960,41 @@ async def test_a_process_looks_after_others_once_a_second_however_slow_its_store
         await trio.sleep(4.5)
         nursery.cancel_scope.cancel()
     assert [round(look - begun, 3) for look in looks] == [0.2, 1, 2, 3, 4]
+
+
+async def test_no_process_loses_its_lease_because_the_store_was_away(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All leases have expired by then; whoever finds first that the store is back lets the others renew theirs."""
+
+    class Away:
+        """The sessions of a store that can't be used until a time."""
+
+        def __init__(self, store: SessionStore, until: float) -> None:
+            self._store, self._until = store, until
+
+        def __getattr__(self, name: str) -> Any:
+            async def call(*args: Any, **given: Any) -> Any:
+                if trio.current_time() < self._until:
+                    await trio.lowlevel.checkpoint()
+                    raise StoreError("away")
+                return await getattr(self._store, name)(*args, **given)
+
+            return call
+
+    listeners = TopicListeners()
+    async with SharedMemory() as stores, trio.open_nursery() as nursery:
+        monkeypatch.setattr(stores, "listen", lambda topic: listeners.listen(topic, lambda: LOOK))
+        members = [sharing.Membership(stores, nursery, lambda: 0) for _ in range(3)]
+        for member in members:
+            await member.join()
+        tokens = [member.token for member in members]
+        back = trio.current_time() + 2 * LEASE
+        for late, member in enumerate(members[:2]):
+            member.store = cast(Any, Away(stores.sessions, back + 3 * late))
+        members[2].store = cast(Any, Away(stores.sessions, math.inf))  # as if it were dead
+        await trio.sleep(4 * LEASE)
+        assert [member.token for member in members[:2]] == tokens[:2]
+        with pytest.raises(StaleWriter):
+            await stores.sessions.stay(tokens[2], lease=LEASE)
+        nursery.cancel_scope.cancel()
