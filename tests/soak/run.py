@@ -189,6 +189,7 @@ class Soak:
                     await served.start()
                 self.torn = self._torn()
                 for proxy in self.torn.values():
+                    proxy.calm = True  # the proxies connect to their servers as they start, and end if they can't
                     await stack.enter_async_context(proxy)
                 self._make_proxies()
                 await self.served["proxies"].start()
