@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import attrs
@@ -32,9 +33,11 @@ from trio_mcp import (
 from trio_mcp._nursery import background_nursery
 from trio_mcp.conformance.engine import check_server
 from trio_mcp.conformance.outcomes import CheckReport
-from trio_mcp.extensions import TaskPolicy, Tasks
+from trio_mcp.extensions import Apps, Csp, Skills, TaskPolicy, Tasks
 
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=")
+FOLDER = Path(__file__).parents[2] / "examples" / "skills"
+SUM = "ui://own/sum"
 READS = types.ToolAnnotations(read_only_hint=True)
 
 
@@ -52,12 +55,22 @@ class Colour(BaseModel):
 
 def make_server() -> Server:
     """Make a server of everything."""
+    apps = Apps()
     server = Server(
-        "own", version="1", instructions="Call anything.", lists=ListOptions(page_size=3), extensions=[Tasks()]
+        "own",
+        version="1",
+        instructions="Call anything.",
+        lists=ListOptions(page_size=3),
+        extensions=[Tasks(), apps, Skills(FOLDER)],
     )
     tool = partial(server.tool, annotations=READS)
 
-    @tool()
+    @apps.page(SUM, csp=Csp(connect=["https://own.example"]), permissions=["camera"], prefers_border=True)
+    def page() -> str:
+        """Show a sum."""
+        return "<!doctype html><p>A sum"
+
+    @tool(app=SUM)
     async def add(a: int, b: int) -> Sum:
         """Add two integers."""
         return Sum(total=a + b)

@@ -64,7 +64,11 @@ WITHOUT_STATEMENT = {
 def test_each_rule_has_a_statement() -> None:
     named = {rule for each in statements() for rule in each.rules}
     assert named - RULES.keys() == set(), "statements name rules that don't exist"
-    assert RULES.keys() - named == WITHOUT_STATEMENT.keys()
+    # The tables do not list what the specifications of skills and of apps say: tests/extensions quotes them.
+    elsewhere = {
+        rule.id for rule in RULES.values() if rule.section.startswith(("extensions/skills", "extensions/apps"))
+    }
+    assert RULES.keys() - named - elsewhere == WITHOUT_STATEMENT.keys()
 
 
 def test_a_rule_takes_its_words_from_one_statement() -> None:

@@ -9,6 +9,13 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp.conformance.members import member_of, object_of
+from trio_mcp.conformance.rules.extension_apps import page_of
+from trio_mcp.conformance.rules.extension_skills import (
+    EXTENSION as SKILLS,
+    LIST as ENTRIES,
+    SKILL_FILE,
+    files_of,
+)
 from trio_mcp.conformance.rules.history import LISTS
 from trio_mcp.conformance.run import PlanRunner, Talk
 from trio_mcp.eras.capabilities import declares
@@ -42,6 +49,7 @@ class Facts:
         resources: Its resources, by URI.
         templates: Its resource templates, by URI template.
         prompts: Its prompts, by name.
+        skills: The entries of its skills, by the URI of their ``SKILL.md``; see the skills extension.
         callable_tools: The names of the tools that may be called.
         paged: The list methods that returned more than one page.
         skipped: Notes for the user on what is not used, and why.
@@ -58,6 +66,7 @@ class Facts:
     resources: Definitions = attrs.Factory(dict)
     templates: Definitions = attrs.Factory(dict)
     prompts: Definitions = attrs.Factory(dict)
+    skills: Definitions = attrs.Factory(dict)
     callable_tools: tuple[str, ...] = ()
     paged: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
@@ -87,6 +96,26 @@ class Facts:
         """Whether the revision belongs to the modern era."""
         return self.revision in MODERN_REVISIONS
 
+    @property
+    def pages(self) -> list[str]:
+        """The URIs of the pages that the tools name; see the apps extension."""
+        uris = {page_of(tool) for tool in self.tools.values() if isinstance(page_of(tool), str)}
+        return sorted(uri for uri in uris if uri.startswith("ui://"))
+
+    @property
+    def directories(self) -> list[tuple[str, str]]:
+        """The directories of the skills, each with the URI of a skill that it is in; none if they can't be read."""
+        if member_of(self.capabilities, "extensions", SKILLS, "directoryRead") is not True:
+            return []
+        found: dict[str, str] = {}
+        for skill, entry in sorted(self.skills.items()):
+            root = skill.removesuffix(SKILL_FILE)
+            for file in (skill, *files_of(entry)):
+                while file.startswith(f"{root}/"):
+                    file = file.rpartition("/")[0]
+                    found.setdefault(file, skill)
+        return [(skill, directory) for directory, skill in sorted(found.items())]
+
     def declares(self, path: str) -> bool:
         """Return whether the server declared a capability, such as ``resources.subscribe``."""
         return declares(self.capabilities, path)
@@ -96,7 +125,7 @@ class Facts:
 
         A need is ``capability:`` followed by a path, ``extension:`` followed by an identifier, ``transport:`` followed
         by names separated by ``|``, or the name of an attribute that must not be empty (``tools``, ``callable_tools``,
-        ``resources``, ``templates``, ``prompts``, ``paged``).
+        ``resources``, ``templates``, ``prompts``, ``paged``, ``pages``, ``skills``, ``directories``).
 
         Raises:
             ValueError: If ``need`` has none of these forms.
@@ -123,6 +152,9 @@ _LISTED = {
     "templates": "lists no resource templates",
     "prompts": "lists no prompts",
     "paged": "gives each list in one page",
+    "pages": "has no tool with a page",
+    "skills": "lists no skills",
+    "directories": "reads no directories of skills",
 }
 
 
@@ -159,6 +191,9 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
             listed[method], pages, problem = await _listed(runner, talk, method)
             paged += [method] * (pages > 1)
             skipped += [problem] * bool(problem)
+    if not facts.lacks(f"extension:{SKILLS}") and facts.modern:
+        listed["skills/list"], _, problem = await _listed(runner, talk, "skills/list")
+        skipped += [problem] * bool(problem)
     found = listed.get("tools/list", {})
     usable, problems = _callable(found, allow_writes, tools)
     return attrs.evolve(
@@ -167,6 +202,7 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
         resources=listed.get("resources/list", {}),
         templates=listed.get("resources/templates/list", {}),
         prompts=listed.get("prompts/list", {}),
+        skills=listed.get("skills/list", {}),
         callable_tools=usable,
         paged=tuple(paged),
         skipped=(*skipped, *problems),
@@ -175,7 +211,7 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
 
 async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str, Any], int, str]:
     """Request a list; return its items by name or URI, how many pages were read, and what went wrong."""
-    field, key = LISTS[method]
+    field, key = {**LISTS, "skills/list": ENTRIES}[method]
     found: dict[str, Any] = {}
     cursor, cursors = None, set()
     for page in range(1, MOST_PAGES + 1):

@@ -806,7 +806,7 @@ class PlanRunner:
         found = [
             each
             for each in talk.answered()
-            if each.method in (*LISTS, "tasks/list") and isinstance(each.result.get("nextCursor"), str)
+            if each.method in (*LISTS, "skills/list", "tasks/list") and isinstance(each.result.get("nextCursor"), str)
         ]
         if found:
             sent = found[step.which % len(found)]

@@ -236,3 +236,19 @@ class LoadsReferences(Loads):
 @breaks("elicitation-not-prefetched")
 class LoadsPages(Loads):
     paths = ("/visit",)
+
+
+# --- extensions -------------------------------------------------------------------------------------------------------
+
+
+@breaks("client-ext-app-types")
+class ShowsAnything(Declares):
+    capabilities: ClassVar[Message] = CAPABILITIES | {"extensions": {f"{PREFIX}ui": {}}}
+
+
+@breaks("client-ext-skill-directories")
+class ReadsAnyDirectory(Client):
+    async def use(self, kind: str, item: Message) -> None:
+        if kind == "resources" and self.modern:
+            await self.ask("resources/directory/read", {"uri": item["uri"]})
+        await super().use(kind, item)

@@ -9,6 +9,8 @@ from typing import Final
 
 from trio_mcp.conformance.rules import (
     cancellation,
+    extension_apps,
+    extension_skills,
     extension_tasks,
     http,
     http_headers,
@@ -26,6 +28,7 @@ from trio_mcp.conformance.rules import (
 from trio_mcp.conformance.rules.clients import (
     declared,
     extension_tasks as client_extension_tasks,
+    extensions as client_extensions,
     fetches,
     http as client_http,
     messages as client_messages,
@@ -46,6 +49,7 @@ __all__ = ["RULES", "judge", "select"]
 MODULES: Final = (
     declared,
     client_extension_tasks,
+    client_extensions,
     fetches,
     client_http,
     client_messages,
@@ -56,6 +60,8 @@ MODULES: Final = (
     rounds,
     client_tasks,
     cancellation,
+    extension_apps,
+    extension_skills,
     extension_tasks,
     http,
     http_headers,

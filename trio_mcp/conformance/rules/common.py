@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from trio_mcp.conformance.members import items_of, objects_of
+from trio_mcp.conformance.members import items_of, object_of, objects_of
 from trio_mcp.conformance.rules.history import (
     Connection,
     History,
@@ -234,6 +234,13 @@ def supported(history: History) -> set[str]:
     # The whole history is searched: the revisions of a server do not depend on the connection.
     named = (items_of(asked.result, "supportedVersions") for _, asked in history.requests("server/discover"))
     return {each for versions in named for each in versions if isinstance(each, str)}
+
+
+def offering(history: History, extension: str) -> Iterator[Connection]:
+    """Yield the connections of the modern era to servers that declare an extension."""
+    for connection in history:
+        if connection.modern and extension in object_of(connection.server_capabilities.get("extensions")):
+            yield connection
 
 
 def subject_of(asked: RecordedRequest) -> Any:

@@ -16,6 +16,7 @@ from trio_mcp.conformance.rules.common import (
     is_proper,
     lost,
     notifications,
+    offering,
     subscribed,
 )
 from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, params_of
@@ -77,13 +78,6 @@ def is_created(result: dict[str, Any] | None) -> bool:
     return result is not None and result.get("resultType") == "task"
 
 
-def _offering(history: History) -> Iterator[Connection]:
-    """Yield the connections to servers that declare the extension."""
-    for connection in history:
-        if connection.modern and EXTENSION in object_of(connection.server_capabilities.get("extensions")):
-            yield connection
-
-
 def _about(*methods: str, declared: bool = True) -> Occasions[Connection, RecordedRequest]:
     """Return a function that yields the faultless requests of these methods to servers with the extension.
 
@@ -93,10 +87,8 @@ def _about(*methods: str, declared: bool = True) -> Occasions[Connection, Record
     """
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
-        offering = {connection.number for connection in _offering(history)}
-        # Most servers don't have the extension, and then there is nothing to look for.
-        for answer, connection, asked in about(*methods)(history) if offering else ():
-            if connection.number in offering and declares_tasks(asked) == declared:
+        for answer, connection, asked in about(*methods, extension=EXTENSION)(history):
+            if declares_tasks(asked) == declared:
                 yield answer, connection, asked
 
     return occasions
@@ -132,7 +124,7 @@ def _found(connection: Connection) -> dict[str, _Task]:
 
 def _tasks(history: History) -> Iterator[tuple[Event, Connection, _Task]]:
     """Yield each task that a server with the extension created."""
-    for connection in _offering(history):
+    for connection in offering(history, EXTENSION):
         for task in _tasks_of(connection).values():
             yield task.made, connection, task
 
@@ -205,9 +197,9 @@ def ext_task_type_set(_: Event, _connection: Connection, asked: RecordedRequest)
 
 @stated_rule(moves=(*RUN, "list-all", "get-prompt", "read-resource"))
 def ext_task_type_reserved(history: History) -> Iterator[Verdict]:
-    offering = {connection.number for connection in _offering(history)}
-    for answer, connection, asked in answered()(history) if offering else ():
-        if connection.number in offering and is_created(asked.result):
+    offers = {connection.number for connection in offering(history, EXTENSION)}
+    for answer, connection, asked in answered()(history) if offers else ():
+        if connection.number in offers and is_created(asked.result):
             kept = asked.method == "tools/call" and isinstance((asked.result or {}).get("taskId"), str)
             yield judged(kept, answer, f"the result of {asked.method} creates no task, but its resultType is 'task'")
 
@@ -229,7 +221,7 @@ def ext_task_durable(_: Event, connection: Connection, task: _Task) -> Opinion:
 def ext_task_id_unguessable(history: History) -> Iterator[Verdict]:
     seen: set[str] = set()
     before = ""
-    for connection in _offering(history):
+    for connection in offering(history, EXTENSION):
         for asked in connection.requests:
             task_id = (asked.result or {}).get("taskId")
             if asked.method != "tools/call" or not is_created(asked.result) or not isinstance(task_id, str):
@@ -456,7 +448,7 @@ def ext_task_needs_capability(_: Event, _connection: Connection, asked: Recorded
 
 def _listens(history: History) -> Iterator[tuple[Connection, RecordedRequest]]:
     """Yield the requests to listen to tasks."""
-    for connection in _offering(history):
+    for connection in offering(history, EXTENSION):
         for asked in connection.requests:
             wants = asked.method == "subscriptions/listen" and items_of(asked.params, "notifications", "taskIds")
             if wants and is_proper(connection, asked):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Final, TypeAlias, TypeVarTuple
 
-from trio_mcp.conformance.rules.common import asked_about, notifications
+from trio_mcp.conformance.rules.common import asked_about, notifications, offering
 from trio_mcp.conformance.rules.history import Connection, Exchange, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Judge, Verdict
 from trio_mcp.conformance.transcript.events import Event, Sender
@@ -50,12 +50,20 @@ def each(occasions: Occasions[*Ts]) -> Callable[[Callable[[Event, *Ts], Opinion]
     return build
 
 
-def about(*methods: str) -> Occasions[Connection, RecordedRequest]:
-    """Return a function that yields each faultless request that has a response, for these methods or for all."""
+def about(*methods: str, extension: str = "") -> Occasions[Connection, RecordedRequest]:
+    """Return a function that yields each faultless request that has a response.
+
+    Args:
+        methods: The methods; all if there are none.
+        extension: An extension that the server declares; empty for any server.
+    """
 
     def occasions(history: History) -> Iterator[tuple[Event, Connection, RecordedRequest]]:
-        for connection, asked, answer in asked_about(history, *methods):
-            yield answer, connection, asked
+        offers = {connection.number for connection in offering(history, extension)} if extension else None
+        # Most servers don't have the extension, and then there is nothing to look for.
+        for connection, asked, answer in () if offers == set() else asked_about(history, *methods):
+            if offers is None or connection.number in offers:
+                yield answer, connection, asked
 
     return occasions
 

@@ -44,10 +44,13 @@ AUTHORIZATION = "authorization"
 
 UNCHECKED = "unchecked"
 SPECIFICATION = "https://modelcontextprotocol.io/specification"
+_EXTENSIONS = "https://github.com/modelcontextprotocol"
 EXTENSIONS = {
-    "extensions/tasks": "https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/{revision}/tasks.md"
+    "extensions/apps": f"{_EXTENSIONS}/ext-apps/blob/main/specification/2026-01-26/apps.mdx",
+    "extensions/skills": f"{_EXTENSIONS}/ext-skills/blob/main/specification/stable/skills.mdx",
+    "extensions/tasks": _EXTENSIONS + "/ext-tasks/blob/main/specification/{revision}/tasks.md",
 }
-"""The pages of extensions, which are not part of the specification: the URL of each, which names the revision."""
+"""The pages of extensions, which are not part of the specification: the URL of each, which may name the revision."""
 
 TITLE = re.compile(
     r"(?P<keyword>(?:MUST|SHOULD)(?: NOT)?) (?P<binds>server|client|both|others) (?P<status>[\w,*-]+)"

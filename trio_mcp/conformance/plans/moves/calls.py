@@ -71,6 +71,12 @@ def read_resource(facts: Facts) -> st.SearchStrategy[Plan]:
     return st.builds(lambda uri, token: (Ask("resources/read", {"uri": uri}, token=token),), uris, st.booleans())
 
 
+@move(needs=["pages"])
+def ext_app_page(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Read the page of a tool, which need not be listed."""
+    return st.sampled_from(facts.pages).map(lambda uri: (Ask("resources/read", {"uri": uri}),))
+
+
 @move(needs=["templates"], weight=4)
 def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read a resource that a template describes, whether it exists or not."""

@@ -9,6 +9,7 @@ from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves import (
     calls,
     cancellations,
+    extension_skills,
     extension_tasks,
     http,
     lists,
@@ -27,6 +28,7 @@ __all__ = ["MOVES", "lacking", "moves_for"]
 MODULES: Final = (
     calls,
     cancellations,
+    extension_skills,
     extension_tasks,
     http,
     lists,
