@@ -14,6 +14,7 @@ import trio
 from tests.conformance.suite import CHECKOUT
 from tests.extensions.apps.views import shown
 from trio_mcp import Client
+from trio_mcp.conformance.engine import check_server
 from trio_mcp.extensions import AppHost, Apps
 
 from . import python_peers
@@ -44,6 +45,8 @@ async def test_an_app_of_fastmcp_runs_in_our_host(fastmcp: Path, environment: di
                 again = await scene.view.send_request("tools/call", {"name": "again"})
                 assert again["content"][0]["text"] == "6"
                 assert await scene.view.ask("tools/call", name="cheat") == -32602
+        report = await check_server(launch.for_us(), rules=["ext-app-*"], revisions=[mode], examples=40, tools=["roll"])
+    assert {outcome.rule.id for outcome in report.outcomes if outcome.status != "held"} == set()
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

@@ -15,6 +15,7 @@ import trio
 from tests.extensions.skills.folders import write_skill
 from tests.extensions.skills.yaml_corpus import READ
 from trio_mcp import Client, Server
+from trio_mcp.conformance.engine import check_server
 from trio_mcp.extensions import ClientSkills, SkillMismatch, Skills
 
 from . import python_peers
@@ -108,6 +109,12 @@ async def test_its_client_verifies_what_we_serve(
     nursery.cancel_scope.cancel()
 
 
+async def not_held(launch: Launch) -> dict[str, str]:
+    """Return what came of the rules of the conformance kit about skills that a server does not hold."""
+    report = await check_server(launch.for_us(), rules=["ext-skill-*"], revisions=[MODERN], examples=60, seed=1)
+    return {outcome.rule.id: outcome.status for outcome in report.outcomes if outcome.status != "held"}
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_we_verify_what_its_server_serves(
     npm: NodePeers, environment: dict[str, str], folder: Path, mode: Any
@@ -122,6 +129,8 @@ async def test_we_verify_what_its_server_serves(
             assert [(each.uri, each.mime_type) for each in found] == [
                 ("skill://pdf/templates/regional", "inode/directory")
             ]
+        if mode == "auto":
+            assert await not_held(launch) == {}
 
 
 # --- FastMCP --------------------------------------------------------------------------------------------------------
@@ -175,3 +184,8 @@ async def test_we_verify_what_fastmcp_serves(fastmcp_skills: Path, environment: 
             skill = await skills.load(pdf)
             for path, data in FILES.items():
                 assert await skill.read(path) == (data.encode() if isinstance(data, str) else data)
+        assert await not_held(launch) == {  # it reads no directories
+            "ext-skill-directory": "not checkable",
+            "ext-skill-no-directory": "not exercised",
+            "ext-skill-children": "not checkable",
+        }
