@@ -325,6 +325,28 @@ async def test_a_client_gets_no_id_of_a_stream_that_only_this_process_knows(
             assert "".join([piece async for piece in text]) == ""
 
 
+async def test_a_call_that_begins_as_its_process_ends_gets_an_error(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event stream would give the client an id of what no process knows."""
+    monkeypatch.setattr(session, "PRIMING_DELAY", 30.0)
+    async with AsyncExitStack() as stack:
+        made = make(place)
+        _, http, stop = await stack.enter_async_context(served(HttpOptions(grace=0.1), made=made))
+        raw = Raw(http)
+        await raw.initialize()
+
+        async def end() -> None:
+            await made.started.wait()
+            stop.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end)
+            async with raw.call("wait") as r:
+                text = (await r.aread()).decode()
+            assert (r.status_code, "the request got no response, and its outcome is unknown" in text) == (503, True)
+
+
 async def test_a_stream_is_closed_once_the_client_can_come_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sending Messages, 6: the server may close it "after the server has sent an SSE event with an event ID"."""
     async with opened(place) as both:

@@ -417,7 +417,8 @@ class HttpSession:
             return
         with writer.scope:
             await trio.lowlevel.checkpoint_if_cancelled()  # the scope may have been cancelled during the wait
-            if at_once or (writer.first and (stream.ready <= cursor or writer.until is not None)):
+            starts = stream.ready <= cursor and not stream.ended  # without a response, `_finish` says why
+            if at_once or (writer.first and (starts or writer.until is not None)):
                 await answer.start_events()
                 await answer.send(writer.take_first() if at_once or self._can_resume(stream) else COMMENT)
             await self._write(stream, writer, answer, cursor)
