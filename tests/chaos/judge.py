@@ -39,11 +39,15 @@ STORE_ERROR = re.compile(
 """The last line of a traceback that says that the store could not be used."""
 
 MOST_CROSSED = 0.0002
-"""The share of all attempts that may cross the end of a connection.
+"""The share of all attempts that may cross the end of a connection, which no server can prevent.
 
-nginx may write a request into a connection while its end is on the way, which no server can prevent. It answers with
-502; no process has the request.
+nginx may write a request into a connection while its end is on the way. It answers with 502; no process has the
+request. A connection that has carried a stream of a session until its process ended may get one more request: it is
+refused, or cut off at once.
 """
+
+AT_ONCE = 0.1
+"""Seconds after which a request that has crossed the end of its connection is cut off, if it was begun. Chosen."""
 
 
 class Judge:
@@ -92,8 +96,8 @@ class Judge:
         yield from (f"there was still {each}" for each in self._seen.left)
 
     def _count_crossed(self) -> int:
-        lost = (each for each in self._seen.load.attempts if each.outcome == "lost")
-        return sum(self._crossed(each) and not self._killed(each.began, each.ended) for each in lost)
+        bad = (each for each in self._seen.load.attempts if each.outcome in ("lost", "refused"))
+        return sum(self._crossed(each) and not self._killed(each.began, each.ended) for each in bad)
 
     def happened(self) -> Iterator[str]:
         """Yield the events."""
@@ -131,7 +135,9 @@ class Judge:
             case "refused":
                 if begun and attempt.kind != "work":  # whose polls are calls of their own
                     yield "the caller was told that it was not begun, and a process has begun it"
-                elif not (self._killed(attempt.began, attempt.ended) or self._needed_store(attempt)):
+                elif not (
+                    self._killed(attempt.began, attempt.ended) or self._needed_store(attempt) or self._crossed(attempt)
+                ):
                     yield "it was refused, and no process was killed"
             case "lost":
                 pids = {entry.pid for entry in begun}
@@ -157,8 +163,15 @@ class Judge:
         return (attempt.kind, attempt.outcome) in lost and self._needed_store(attempt)
 
     def _outlasted(self, attempt: Attempt) -> bool:
-        """Whether an attempt took longer than a process that ends gracefully lets requests take."""
-        return attempt.ended - attempt.began > GRACE and any(
+        """Whether a session's call met the end of its process, and could not be over before it.
+
+        It took longer than a process that ends gracefully lets requests take, or its response could not be stored.
+        """
+        took_long = attempt.ended - attempt.began > GRACE
+        return (took_long or self._was_away(attempt)) and self._met_an_end(attempt)
+
+    def _met_an_end(self, attempt: Attempt) -> bool:
+        return any(
             event.began <= attempt.ended and attempt.began <= event.ended + MARGIN
             for event in self._seen.events
             if event.kind in ENDINGS
@@ -190,16 +203,16 @@ class Judge:
 
     def _crossed(self, attempt: Attempt) -> bool:
         """Whether the request of an attempt and the end of its connection have crossed on their ways."""
-        return (
-            attempt.route == "nginx-kept"
-            and "status 502" in attempt.note
-            and not self._posts(attempt)
-            and any(
-                event.began <= attempt.ended and attempt.began <= event.ended + MARGIN
-                for event in self._seen.events
-                if event.kind in ENDINGS
+        posts = self._posts(attempt)
+        if attempt.route == "nginx-kept":
+            crossed = "status 502" in attempt.note and not posts
+        elif attempt.outcome == "refused":
+            crossed = "the server is ending" in attempt.note and not posts
+        else:
+            crossed = bool(posts) and all(
+                entries[-1].what == "cancelled" and entries[-1].at - entries[0].at < AT_ONCE for entries in posts
             )
-        )
+        return crossed and (attempt.route == "nginx-kept" or _in_session(attempt)) and self._met_an_end(attempt)
 
     def _was_away(self, attempt: Attempt) -> bool:
         """Whether the store could not be used, for longer than a call waits where it was only locked."""

@@ -35,9 +35,12 @@ def attempt(
     return Attempt("a/0", kind, route, began, ended, outcome, note)
 
 
-def crossing(**changes: Any) -> Attempt:
+def crossing(outcome: str = "lost", **changes: Any) -> Attempt:
     given = {"route": "nginx-kept", "began": RENEWAL, "ended": RENEWAL + 0.1, "note": "got status 502", **changes}
-    return attempt("lost", **given)
+    return attempt(outcome, **given)
+
+
+CROSSED = {"route": "session-direct", "note": "503: the server is ending"}
 
 
 def entries(*whats: str, pid: int = RAN, at: float = 5.5) -> list[Entry]:
@@ -60,6 +63,8 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (attempt("lost", began=DEATH - 3, ended=DEATH + 0.1), []),
         (crossing(), []),
         (crossing(kind="ask"), DONE),
+        (crossing("refused", **CROSSED), []),
+        (crossing(**CROSSED), [Entry("began", RAN, RENEWAL), Entry("cancelled", RAN, RENEWAL + 0.01)]),
         (attempt("cancelled"), [Entry("began", RAN, 50.0), Entry("cancelled", RAN, 50.1)]),
         (attempt("refused", began=DEATH - 3, ended=DEATH + 0.1), []),
         (attempt("refused", began=DOWN + 1, ended=DOWN + 1.1), []),
@@ -86,9 +91,16 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (crossing(note="reset"), []),
         (crossing(route="direct-kept"), []),
         (crossing(began=8.0, ended=9.0), []),
+        (crossing(**CROSSED), []),
+        (crossing(**CROSSED), [Entry("began", RAN, RENEWAL), Entry("cancelled", RAN, RENEWAL + 0.5)]),
+        (attempt("lost", route="session-direct", began=AWAY, ended=AWAY + 2.1, note="no response"), DONE),
     ],
     "the process that ran it was not killed": [(attempt("lost", began=DEATH - 3, ended=DEATH + 0.1), BEGUN)],
-    "it was refused, and no process was killed": [(attempt("refused"), [])],
+    "it was refused, and no process was killed": [
+        (attempt("refused"), []),
+        (attempt("refused", **CROSSED), []),
+        (crossing("refused", **{**CROSSED, "route": "direct-kept"}), []),
+    ],
     "the caller was told that it was not begun": [(attempt("refused", began=DOWN, ended=DOWN + 1), BEGUN)],
     "it needs no store": [(attempt("store", began=AWAY, ended=AWAY + 3, note=BUSY), DONE)],
     "the store was there": [
