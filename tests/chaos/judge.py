@@ -46,7 +46,7 @@ request. A connection that has carried a stream of a session until its process e
 refused, or cut off at once.
 """
 
-AT_ONCE = 0.1
+AT_ONCE = 0.3
 """Seconds after which a request that has crossed the end of its connection is cut off, if it was begun. Chosen."""
 
 
@@ -140,18 +140,20 @@ class Judge:
                 ):
                     yield "it was refused, and no process was killed"
             case "lost":
-                pids = {entry.pid for entry in begun}
-                killed = self._killed(attempt.began, attempt.ended)
-                if _in_session(attempt) and self._outlasted(attempt):
-                    return
-                if not killed and not self._crossed(attempt):
-                    yield "its connection was lost, and no process was killed"
-                elif killed and pids and attempt.kind != "work" and not (pids & killed or self._needed_store(attempt)):
-                    yield "the process that ran it was not killed"
+                yield from self._of_lost(attempt, {entry.pid for entry in begun})
             case "failed" | "wrong" if self._could_not_store(attempt):
                 pass
             case other:
                 yield f"it is {other}"
+
+    def _of_lost(self, attempt: Attempt, pids: set[int]) -> Iterator[str]:
+        if (_in_session(attempt) and self._outlasted(attempt)) or self._crossed(attempt):
+            return
+        killed = self._killed(attempt.began, attempt.ended)
+        if not killed:
+            yield "its connection was lost, and no process was killed"
+        elif pids and attempt.kind != "work" and not (pids & killed or self._needed_store(attempt)):
+            yield "the process that ran it was not killed"
 
     def _needed_store(self, attempt: Attempt) -> bool:
         """Whether a session's call met a store that could not be used."""

@@ -53,6 +53,7 @@ NO_SERVER: Mapping[str, tuple[str, ...]] = {
     "test_session_machine": (),
     "test_shared_sessions": (
         "test_a_process_looks_after_others_once_a_second_however_slow_its_store_is",
+        "test_a_store_that_is_away_now_and_then_keeps_no_process_from_looking_after_the_dead",
         "test_no_process_loses_its_lease_because_the_store_was_away",
     ),
 }

@@ -5,7 +5,6 @@ The processes are two servers with one file; `tests/server/processes` has real o
 
 from __future__ import annotations
 
-import math
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
@@ -984,39 +983,60 @@ async def test_a_process_looks_after_others_once_a_second_however_slow_its_store
     assert [round(look - begun, 3) for look in looks] == [0.2, 1, 2, 3, 4]
 
 
+class Away:
+    """The sessions of a store that can't be used at some times."""
+
+    def __init__(self, store: SessionStore, when: Callable[[float], bool]) -> None:
+        self._store, self._when = store, when
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*args: Any, **given: Any) -> Any:
+            if self._when(trio.current_time()):
+                await trio.lowlevel.checkpoint()
+                raise StoreError("away")
+            return await getattr(self._store, name)(*args, **given)
+
+        return call
+
+
+@asynccontextmanager
+async def members_of(
+    monkeypatch: pytest.MonkeyPatch, *away: Callable[[float], bool]
+) -> AsyncIterator[tuple[SharedMemory, list[sharing.Membership]]]:
+    """Yield stores with a member for each function, which says when the store is away for it; and times begin at 0."""
+    listeners = TopicListeners()
+    async with SharedMemory() as stores, trio.open_nursery() as nursery:
+        monkeypatch.setattr(stores, "listen", lambda topic: listeners.listen(topic, lambda: LOOK))
+        members = [sharing.Membership(stores, nursery, lambda: 0) for _ in away]
+        began = trio.current_time()
+        for member, when in zip(members, away, strict=True):
+            await member.join()
+            member.store = cast(Any, Away(stores.sessions, lambda now, when=when: when(now - began)))
+        yield stores, members
+        nursery.cancel_scope.cancel()
+
+
 async def test_no_process_loses_its_lease_because_the_store_was_away(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All leases have expired by then; whoever finds first that the store is back lets the others renew theirs."""
-
-    class Away:
-        """The sessions of a store that can't be used until a time."""
-
-        def __init__(self, store: SessionStore, until: float) -> None:
-            self._store, self._until = store, until
-
-        def __getattr__(self, name: str) -> Any:
-            async def call(*args: Any, **given: Any) -> Any:
-                if trio.current_time() < self._until:
-                    await trio.lowlevel.checkpoint()
-                    raise StoreError("away")
-                return await getattr(self._store, name)(*args, **given)
-
-            return call
-
-    listeners = TopicListeners()
-    async with SharedMemory() as stores, trio.open_nursery() as nursery:
-        monkeypatch.setattr(stores, "listen", lambda topic: listeners.listen(topic, lambda: LOOK))
-        members = [sharing.Membership(stores, nursery, lambda: 0) for _ in range(3)]
-        for member in members:
-            await member.join()
+    back = 2 * LEASE
+    away = [lambda now: now < back, lambda now: now < back + 3, lambda now: True]  # the last is as if it were dead
+    async with members_of(monkeypatch, *away) as (stores, members):
         tokens = [member.token for member in members]
-        back = trio.current_time() + 2 * LEASE
-        for late, member in enumerate(members[:2]):
-            member.store = cast(Any, Away(stores.sessions, back + 3 * late))
-        members[2].store = cast(Any, Away(stores.sessions, math.inf))  # as if it were dead
         await trio.sleep(4 * LEASE)
         assert [member.token for member in members[:2]] == tokens[:2]
         with pytest.raises(StaleWriter):
             await stores.sessions.stay(tokens[2], lease=LEASE)
-        nursery.cancel_scope.cancel()
+
+
+async def test_a_store_that_is_away_now_and_then_keeps_no_process_from_looking_after_the_dead(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their clients wait for the end of their streams."""
+    away = [lambda now: now % 4 < 2, lambda now: True]
+    async with members_of(monkeypatch, *away) as (stores, members):
+        token = members[1].token
+        await trio.sleep(LEASE + 4 + LOOK)
+        with pytest.raises(StaleWriter):
+            await stores.sessions.stay(token, lease=LEASE)

@@ -215,7 +215,8 @@ class Membership:
         """Read letters, keep the lease, and end the streams of dead members, until cancelled or the lease is lost."""
         async with closing(partial(self._leave, member)):
             with self.stores.listen(LETTERS) as listener:
-                stayed, looked, failed = trio.current_time(), -math.inf, -math.inf
+                stayed = well = trio.current_time()
+                looked = patient = -math.inf
                 while self._is_member() and self._member is member:
                     try:
                         await self._read_letters(member)
@@ -227,8 +228,12 @@ class Membership:
                             stayed = now
                             self._keep_alive()
                         # `LOOK` seconds are not counted from the last look: it may have been late, and this one not.
-                        # If the store was away, it was away for the others, too: they renew their leases first.
-                        if (period := now // LOOK) > looked and now > failed + LEASE / 3:
+                        # If the store was away for so long, leases may have expired whose owners are well: they renew
+                        # them first. (If it is away for a moment now and then, dead processes must not wait for that.)
+                        if now - well > LEASE / 2:
+                            patient = now + LEASE / 3
+                        well = now
+                        if (period := now // LOOK) > looked and now >= patient:
                             looked = period
                             await self._look_after_others()
                     except StaleWriter:
@@ -236,7 +241,6 @@ class Membership:
                         return
                     except StoreError as exc:
                         logger.debug("the sessions of other processes can't be read: %s", exc)
-                        failed = trio.current_time()
                     await listener.woken()
 
     async def _stay(self, member: Member) -> None:
