@@ -1019,7 +1019,7 @@ async def members_of(
 async def test_no_process_loses_its_lease_because_the_store_was_away(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All leases have expired by then; whoever finds first that the store is back lets the others renew theirs."""
+    """All leases have expired by then; the process that first finds the store back lets the others renew theirs."""
     back = 2 * LEASE
     away = [lambda now: now < back, lambda now: now < back + 3, lambda now: True]  # the last is as if it were dead
     async with members_of(monkeypatch, *away) as (stores, members):

@@ -30,7 +30,7 @@ CALLED: Final = ("call-tool",)
 _DOMAINS: Final = ("connectDomains", "resourceDomains", "frameDomains", "baseUriDomains")
 _PERMISSIONS: Final = ("camera", "microphone", "geolocation", "clipboardWrite")
 _DOCTYPE: Final = re.compile(r"\ufeff?(?:\s|<!--.*?-->)*<!doctype\s+html\b", re.IGNORECASE | re.DOTALL)
-"""What an HTML document begins with (HTML Living Standard, 13.1 Writing HTML documents)."""
+"""The beginning of an HTML document (HTML Living Standard, 13.1 Writing HTML documents)."""
 
 
 def page_of(tool: Any) -> Any:

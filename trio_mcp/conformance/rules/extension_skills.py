@@ -36,7 +36,7 @@ LIST: Final = ("skills", "uri")
 
 MOST_FILES: Final = 512
 MOST_BYTES: Final = 16 * 2**20
-"""What hosts must support at least, and servers should not exceed."""
+"""The limits that hosts must support at least, and servers should not exceed."""
 
 READ: Final = ("ext-skill-read",)
 ENTRIES: Final = ("ext-skill-listed", *READ)
@@ -329,7 +329,9 @@ def ext_skill_no_directory(_: Event, files: Files, uri: str, asked: RecordedRequ
     if uri not in files and not uri.startswith(NO_SKILL):
         return UNDECIDED
     kept = code_of(asked) == error_codes.INVALID_PARAMS
-    return None if kept else f"{uri!r:.80} is no directory, but was answered with {code_or_result(asked)}, not -32602"
+    return (
+        None if kept else f"{uri!r:.80} is not a directory, but was answered with {code_or_result(asked)}, not -32602"
+    )
 
 
 @_skill_rule(
