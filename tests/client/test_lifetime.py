@@ -27,7 +27,8 @@ from trio_mcp import (
     StdioServerParameters,
     TransportError,
 )
-from trio_mcp.low_level import Link
+from trio_mcp.client.targets import link_factory
+from trio_mcp.low_level import Link, stdio_client
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN
 
 
@@ -286,3 +287,27 @@ async def test_a_cancellation_at_every_step_of_connecting_calling_and_closing_le
         assert server.statistics().runs == 0
 
     assert await cancel_everywhere(scenario, check) >= 60
+
+
+@contextlib.asynccontextmanager
+async def opening() -> AsyncIterator[Link]:
+    async with link_factory(make_server())() as link:
+        yield link
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_async_context_manager_connects_once(mode: str) -> None:
+    """It may be what other libraries take; a function that makes it can be called again."""
+    target = opening()
+    async with Client(target, mode=mode) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+    with pytest.raises(LocalProtocolError, match="connects once: pass a function that makes it: lambda:"):
+        async with Client(target, mode=mode):
+            pass
+    async with Client(stdio_client(stdio_target()), mode=mode) as client:
+        assert await client.list_tools()
+
+
+async def test_an_async_context_manager_is_not_one_of_several_ways() -> None:
+    with pytest.raises(TypeError, match="is used again and again, so pass a function that makes it"):
+        Client([make_server(), opening()])

@@ -90,8 +90,8 @@ class Client(EnteredOnce):
 
     Args:
         target: A URL or `HttpServerParameters`; `StdioServerParameters`; a `Server` (served in memory); or a callable
-            that returns an async context manager yielding a `Link`. A list of these, or `FailoverParameters`, describes
-            several ways to reach one server, the best first.
+            that returns an async context manager yielding a `Link`; or that context manager, which connects once. A
+            list of these, or `FailoverParameters`, describes several ways to reach one server, the best first.
         settings: The other arguments: those of `ClientOptions`, such as ``auth``, ``timeout`` and ``answers``.
 
     Raises:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import trio
 
@@ -14,6 +15,7 @@ from trio_mcp._checks import as_written
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.failover.link import FailoverConnector
 from trio_mcp.client.failover.parameters import FailoverParameters
+from trio_mcp.errors import LocalProtocolError
 from trio_mcp.http.client.auth import Auth, check_auth
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.parameters import HttpServerParameters
@@ -39,7 +41,8 @@ __all__ = [
     "target_name",
 ]
 
-LinkFactory: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[Link]]
+Opening: TypeAlias = contextlib.AbstractAsyncContextManager[Link]
+LinkFactory: TypeAlias = Callable[[], Opening]
 
 
 @runtime_checkable
@@ -49,10 +52,12 @@ class Servable(Protocol):
     async def serve(self, link: Link, *, task_status: Any = ...) -> None: ...
 
 
-SingleTarget: TypeAlias = str | StdioServerParameters | HttpServerParameters | Servable | LinkFactory
+SingleTarget: TypeAlias = str | StdioServerParameters | HttpServerParameters | Servable | LinkFactory | Opening
 Target: TypeAlias = SingleTarget | FailoverParameters | Sequence[SingleTarget]
 """A server that a `Client` can connect to. A string is the URL of the server; a list gives several ways to reach one
 server, the best first."""
+
+AGAIN = "pass a function that makes it: lambda: streamable_http_client(url)"
 
 SCHEMES = ("http://", "https://", "ws://", "wss://", "tcp://", "tls://", "unix:")
 """The prefixes with which the URL of a server may begin."""
@@ -70,6 +75,8 @@ def link_factory(target: Target) -> LinkFactory:
     if isinstance(target, FailoverParameters):
         # All targets in the list are checked before any is used, so that a mistake in the last target is reported at
         # once, and not only after all the others have failed.
+        if any(_is_opening(each) for each in target.targets):
+            raise TypeError(f"one of several ways to a server is used again and again, so {AGAIN}")
         return FailoverConnector([(target_name(each), link_factory(each)) for each in target.targets], target)
     if isinstance(target, StdioServerParameters):
         return lambda: stdio_client(target)
@@ -81,6 +88,9 @@ def link_factory(target: Target) -> LinkFactory:
     # well.
     if isinstance(target, Servable):
         return lambda: _serve_in_memory(target)
+    # This comes before callables, too: what `contextlib.asynccontextmanager` makes is also a decorator.
+    if _is_opening(target):
+        return partial(_enter_once, target)
     if callable(target):
         return target
     if isinstance(target, Mapping) and ("mcpServers" in target or "servers" in target):
@@ -89,6 +99,22 @@ def link_factory(target: Target) -> LinkFactory:
         "a target must be a URL, HttpServerParameters, StdioServerParameters, a Server, or a callable that returns an "
         f"async context manager yielding a Link; got {type(target).__name__}"
     )
+
+
+def _is_opening(target: object) -> TypeGuard[Opening]:
+    """Return whether a target opens a link once, as what ``streamable_http_client(url)`` returns does."""
+    return isinstance(target, contextlib.AbstractAsyncContextManager) and not isinstance(target, Servable)
+
+
+_entered = weakref.WeakSet[Opening]()
+
+
+def _enter_once(opening: Opening) -> Opening:
+    """Return an async context manager that has not been entered yet."""
+    if opening in _entered:
+        raise LocalProtocolError(f"the target is an async context manager, which connects once: {AGAIN}")
+    _entered.add(opening)
+    return opening
 
 
 def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> Target:
