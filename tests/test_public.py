@@ -26,12 +26,12 @@ PUBLIC_MODULES = {
     f"trio_mcp.{name}"
     for name in (
         *("low_level", "statistics", "types", "jsonrpc", "middleware", "otel", "auth", "auth.testing"),
-        *("extensions", "stores"),
+        *("blocking", "extensions", "stores"),
         *("testing", "testing.strategies", "conformance", "conformance.transcript"),
     )
 }
 """Those whose names are not in `trio_mcp`: sessions and links, statistics, the many types, what writers of transports
-need, middleware, authorization, extensions, stores, tests."""
+need, middleware, authorization, the client without async, extensions, stores, tests."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")
 AUTH = ("trio_mcp.auth", "joserfc", "keyring")
@@ -200,7 +200,16 @@ def test_a_frozen_or_zipped_package_has_the_names(tmp_path: Path) -> None:
 )
 def test_a_client_loads_no_server_no_http_server_and_no_command_line(code: str) -> None:
     loaded = modules_after(code)
-    for unwanted in (*HTTP, *AUTH, "trio_mcp.server", "trio_mcp.cli", "jsonschema_rs", "asyncio", "anyio"):
+    for unwanted in (
+        *HTTP,
+        *AUTH,
+        "trio_mcp.server",
+        "trio_mcp.blocking",
+        "trio_mcp.cli",
+        "jsonschema_rs",
+        "asyncio",
+        "anyio",
+    ):
         assert unwanted not in loaded, unwanted
 
 

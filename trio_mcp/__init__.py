@@ -7,7 +7,7 @@ module. docs/design.md has a map of the package.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trio_mcp import middleware as middleware, types as types
+    from trio_mcp import blocking as blocking, middleware as middleware, types as types
     from trio_mcp._version import __version__ as __version__
     from trio_mcp.client.answers.sources import Answers as Answers
     from trio_mcp.client.cache import ResponseCache as ResponseCache

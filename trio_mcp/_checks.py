@@ -36,6 +36,7 @@ __all__ = [
     "check_text",
     "check_url",
     "given_or_default",
+    "running_loop",
     "validator",
 ]
 
@@ -276,11 +277,11 @@ def check_on_trio() -> None:
     Raises:
         RuntimeError: If it runs on another event loop, or on none.
     """
-    if (loop := _running_loop()) != "trio":
+    if (loop := running_loop()) != "trio":
         raise RuntimeError(
             f"trio_mcp needs Trio, but this code runs {'on ' + loop if loop else 'outside of it'}: "
             "start the program with trio.run(main) or anyio.run(main, backend='trio'), and an ASGI application with "
-            "`hypercorn -k trio module:app`"
+            "`hypercorn -k trio module:app`; trio_mcp.blocking.Client works without Trio"
         )
 
 
@@ -294,14 +295,15 @@ def check_no_loop(function: str, instead: str) -> None:
     Raises:
         RuntimeError: If an event loop is running already: the call would block it.
     """
-    if (loop := _running_loop()) is not None:
+    if (loop := running_loop()) is not None:
         advice = f"await {instead}" if loop == "trio" else "call it from a plain function, outside of the event loop"
         raise RuntimeError(
             f"{function} starts Trio and blocks until Trio ends, but {loop} is already running here: {advice}"
         )
 
 
-def _running_loop() -> str | None:
+def running_loop() -> str | None:
+    """Return the name of the event loop that runs in this thread; None without one."""
     try:
         return sniffio.current_async_library()
     except sniffio.AsyncLibraryNotFoundError:

@@ -30,7 +30,17 @@ DOORS = (
     "trio_mcp.low_level",
     *(
         f"trio_mcp.{name}"
-        for name in ("statistics", "types", "auth", "extensions", "testing", "conformance", "middleware", "stores")
+        for name in (
+            "statistics",
+            "types",
+            "blocking",
+            "auth",
+            "extensions",
+            "testing",
+            "conformance",
+            "middleware",
+            "stores",
+        )
     ),
 )
 """The modules that users import public names from; error messages may refer to them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -26,6 +27,10 @@ PRINTED = {
         1 of 2
         2 of 2
         ['Hello, Ada!', 'Hello, Grace!']
+    """,
+    "script": """
+        library://shelves is {"novels":["emma","ulysses"],"poems":["raven"]}
+        Write a review of Emma that gives it 4 stars.
     """,
     "library": """
         resource library://shelves
@@ -184,8 +189,9 @@ def test_every_program_is_listed_and_run() -> None:
 
 @pytest.mark.parametrize("name", PRINTED)
 async def test_a_program_prints_what_it_promises(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    main = load(name).main
     with trio.fail_after(DEADLINE):
-        await load(name).main()
+        await (main() if inspect.iscoroutinefunction(main) else trio.to_thread.run_sync(main))
     assert capfd.readouterr().out.splitlines() == [line.strip() for line in PRINTED[name].strip().splitlines()]
 
 
