@@ -28,6 +28,7 @@ TYPICAL = {
     "load": (150, 19),
     "streams": (130, 13),
     "cancellation": (90, 5),
+    "blocking": (16, 7),
     "stores": (40, 6),
     "commits": (28, 5),
     "tasks": (300, 25),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import (
+    blocking,
     cancellation,
     commits,
     hops,
@@ -45,6 +46,7 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "transports": transports.run,
     "http-client": http_client.run_client,
     "http-both": http_client.run_both,
+    "blocking": blocking.run,
     "stores": stores.run,
     "commits": commits.run,
     "tasks": tasks.run,
