@@ -322,6 +322,16 @@ def test_a_program_that_leaves_no_block_ends(target: str) -> None:
     assert "the program has ended while a blocking Client was open" in done.stderr
 
 
+def test_a_client_leaves_no_thread() -> None:
+    with Client(make_server()) as client:
+        client.ping()
+    before = threading.active_count()
+    for _ in range(5):
+        with Client(make_server()) as client:
+            client.ping()
+    assert threading.active_count() == before
+
+
 def test_a_failure_in_the_block_is_raised_as_it_is() -> None:
     error = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError) as caught, Client(make_server()):

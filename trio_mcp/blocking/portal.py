@@ -7,6 +7,7 @@ import contextvars
 import os
 import sys
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -137,6 +138,7 @@ class Portal:
         self._check_caller()
         if self._thread is not None:
             raise LocalProtocolError(f"a {self._owner} can be entered only once; make another one")
+        _end_with_the_program(self)
         self._whole = _Call(partial(self._serve, resource))
         self._thread = threading.Thread(target=self._live, args=(self._whole,), name=f"Trio of a {self._owner}")
         try:
@@ -203,33 +205,28 @@ class Portal:
             with self._scope:
                 if self._ending:
                     return
-                async with trio.open_nursery() as watching:
-                    watching.start_soon(self._watch_the_program)
-                    async with trio.open_nursery() as calls:
-                        try:
-                            async with resource:
-                                self._calls = calls
-                                self._ready.release()
-                                await self._leave.wait()
-                        except Exception as exc:  # raised below, without the groups of the nurseries
-                            failure = exc
-                        finally:
-                            self._leave.set()
-                            calls.cancel_scope.deadline = trio.current_time() + self._grace
-                    watching.cancel_scope.cancel("the block has ended")
+                async with trio.open_nursery() as calls:
+                    try:
+                        async with resource:
+                            self._calls = calls
+                            self._ready.release()
+                            await self._leave.wait()
+                    except Exception as exc:  # raised below, without the group of the nursery
+                        failure = exc
+                    finally:
+                        self._leave.set()
+                        calls.cancel_scope.deadline = trio.current_time() + self._grace
         finally:
             if self._calls is None:
                 self._ready.release()
         if failure is not None:
             raise failure
 
-    async def _watch_the_program(self) -> None:
-        """End the block with the program, which would otherwise wait for this thread."""
-        # The main thread counts as ended before the interpreter waits for the other threads.
-        limiter = trio.CapacityLimiter(1)
-        await trio.to_thread.run_sync(threading.main_thread().join, abandon_on_cancel=True, limiter=limiter)
-        logger.warning("the program has ended while a %s was open: use it in a with block", self._owner)
-        self._leave.set()
+    def leave_with_the_program(self) -> None:
+        """Leave the block, as the main thread has ended: the interpreter waits for this portal's thread."""
+        if self._thread is not None and self._thread.is_alive() and not self._leave.is_set():
+            logger.warning("the program has ended while a %s was open: use it in a with block", self._owner)
+            self.leave()
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -359,6 +356,26 @@ class Portal:
                 _within.reset(mark)
 
         return call
+
+
+_open = weakref.WeakSet[Portal]()
+_watched_in = 0  # the process that has the thread which waits for the main thread
+
+
+def _end_with_the_program(portal: Portal) -> None:
+    """Let a portal end with the main thread."""
+    global _watched_in
+    _open.add(portal)
+    if _watched_in != os.getpid():  # one thread for all of them; a fork has none
+        _watched_in = os.getpid()
+        threading.Thread(target=_wait_for_the_program, name="trio_mcp.blocking", daemon=True).start()
+
+
+def _wait_for_the_program() -> None:
+    # The main thread counts as ended before the interpreter waits for the other threads.
+    threading.main_thread().join()
+    for portal in tuple(_open):
+        portal.leave_with_the_program()
 
 
 def _is_notebook() -> bool:

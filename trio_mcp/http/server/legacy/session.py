@@ -417,7 +417,7 @@ class HttpSession:
             return
         with writer.scope:
             await trio.lowlevel.checkpoint_if_cancelled()  # the scope may have been cancelled during the wait
-            starts = stream.ready <= cursor and not stream.ended  # without a response, `_finish` says why
+            starts = stream.ready <= cursor and not stream.complete  # without a response, `_finish` says why
             if at_once or (writer.first and (starts or writer.until is not None)):
                 await answer.start_events()
                 await answer.send(writer.take_first() if at_once or self._can_resume(stream) else COMMENT)
