@@ -344,14 +344,14 @@ class Stop(BaseException):
 
 
 @contextlib.contextmanager
-def stopped_after(seconds: float, error: type[BaseException]) -> Iterator[None]:
+def stopped_after(seconds: float, error: type[BaseException], *, again: float = 3) -> Iterator[None]:
     """Raise an exception in the block after some time, wherever it is; Python drops one that strikes in a finalizer."""
 
     def strike(*_: object) -> None:
         raise error
 
     before = signal.signal(signal.SIGALRM, strike)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 3)
+    signal.setitimer(signal.ITIMER_REAL, seconds, again)
     try:
         yield
     finally:
@@ -418,7 +418,8 @@ def test_ctrl_c_cancels_the_call_and_tells_the_server() -> None:
     assert cancelled == ["told"]
 
 
-def test_a_call_that_does_not_end_is_left_after_the_grace() -> None:
+@pytest.mark.parametrize(("grace", "again"), [(0.1, 3), (60, 0.1)])
+def test_a_call_that_does_not_end_is_left_after_the_grace_or_a_second_ctrl_c(grace: float, again: float) -> None:
     """The program goes on; only the end of the block waits for it."""
 
     async def stubborn() -> None:
@@ -426,9 +427,9 @@ def test_a_call_that_does_not_end_is_left_after_the_grace() -> None:
             await trio.sleep(1)
         over.set()
 
-    portal, over = Portal("thing", 0.1), threading.Event()
+    portal, over = Portal("thing", grace), threading.Event()
     portal.start(contextlib.nullcontext())
-    with pytest.raises(KeyboardInterrupt), stopped_after(0.05, KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), stopped_after(0.05, KeyboardInterrupt, again=again):
         portal.call(stubborn)
     assert not over.is_set()
     portal.stop()
