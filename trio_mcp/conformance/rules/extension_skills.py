@@ -97,13 +97,24 @@ def _told(connection: Connection) -> list[_Told]:
     return connection.kept("skills", connection.events[0], find)
 
 
+def _meets(folder: str, uri: str) -> bool:
+    """Return whether a URI is that of a skill's directory, or of something in it or above it."""
+    return folder == uri or uri.startswith(f"{folder}/") or folder.startswith(f"{uri}/")
+
+
 def _certain(connection: Connection, asked: RecordedRequest) -> Files:
-    """Return the files that a server certainly had while it served a request: those that it listed before and after."""
+    """Return the files about a request's URI that a server certainly had while it served the request.
+
+    These are the files that it listed before and after.
+    """
     begin, end = connection.position(asked.event), connection.position(asked.answers[0])
     before: dict[Any, Files] = {}
     after: dict[Any, Files] = {}
+    wanted = str(asked.params.get("uri"))
     for told in _told(connection):
         uri = told.entry.get("uri")
+        if not isinstance(uri, str) or not _meets(uri.removesuffix(SKILL_FILE), wanted):
+            continue  # a server may have hundreds of skills
         if connection.position(told.asked.answers[0]) < begin:
             before[uri] = files_of(told.entry)
         elif connection.position(told.asked.event) > end:
