@@ -248,7 +248,8 @@ def test_what_a_call_brings_with_it(session: Session) -> None:
     assert session.text("interview") == "green, 3, ['map'], hello, file:///here"
     assert session.report["questions"] == ["Which colour?", "Which colour?", "How long?"]
     heard = ["notifications/resources/updated", "notifications/tools/list_changed"]
-    assert session.result("listen") == heard
+    # Where processes share a session, a change that meets the subscription in another process may be told twice.
+    assert list(dict.fromkeys(session.result("listen"))) == heard
 
 
 def test_the_session_outlives_every_failure_and_ends_with_its_client(session: Session) -> None:
