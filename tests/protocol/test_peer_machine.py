@@ -146,7 +146,8 @@ class Session:
             case Settled(outgoing, outcome):
                 self.outcomes[outgoing].append(outcome)
             case ProgressReceived(outgoing):
-                assert not outgoing.settled
+                # A batch may have the response, too: both events come, one after the other.
+                assert not self.outcomes[outgoing], "progress comes before the outcome"
                 assert outgoing.wants_progress
             case CancelRequested(incoming):
                 assert incoming in self.handlers
