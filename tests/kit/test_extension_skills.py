@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 import trio.testing
 
+from tests.kit.held_rules import check_healthy, held
 from tests.kit.mutants.extension_skills import SkilledSession
 from tests.kit.mutants.server import LEGACY, MODERN, Twin
 from tests.kit.mutants.targets import in_memory
 from tests.kit.own import OWN
 from tests.kit.transcripts import fields, messages
-from trio_mcp.conformance.engine import check_server
-from trio_mcp.conformance.outcomes import CheckReport
 from trio_mcp.conformance.rules.catalogue import RULES, select
 from trio_mcp.conformance.rules.extension_skills import EXTENSION
 from trio_mcp.conformance.rules.history import History
@@ -25,22 +24,12 @@ EVERY = {rule.id for rule in select(OURS, "server")}
 once_more = pytest.mark.again
 
 
-async def check(target: Any, revision: str = MODERN, **options: Any) -> CheckReport:
-    report = await check_server(target, revisions=[revision], allow_writes=True, seed=1, **options)
-    assert [(outcome.rule.id, outcome.failure) for outcome in report.broken] == []
-    return report
-
-
-def held(report: CheckReport) -> set[str]:
-    return {outcome.rule.id for outcome in report.outcomes if outcome.status == "held"}
-
-
 @pytest.mark.parametrize("over", ["lines", pytest.param("http", marks=once_more)])
 async def test_a_healthy_server_holds_the_rules_of_the_extensions(
     over: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with in_memory(Twin(SkilledSession), over) as target:
-        report = await check(target, rules=OURS, examples=40)
+        report = await check_healthy(target, MODERN, rules=OURS, examples=40)
     assert held(report) == EVERY
 
 
@@ -50,13 +39,13 @@ async def test_a_healthy_server_with_the_extensions_breaks_nothing(
     over: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with in_memory(Twin(SkilledSession), over) as target:
-        assert (await check(target, examples=150)).ended == "complete"
+        assert (await check_healthy(target, MODERN, examples=150)).ended == "complete"
 
 
 async def test_pages_are_checked_in_the_legacy_era_too(autojump_clock: trio.testing.MockClock) -> None:
     """Skills need 2026-07-28."""
     async with in_memory(Twin(SkilledSession), "lines") as target:
-        report = await check(target, LEGACY[-1], rules=OURS, examples=20)
+        report = await check_healthy(target, LEGACY[-1], rules=OURS, examples=20)
     assert held(report) == {rule.id for rule in select(["ext-app-*"], "server")}
     reasons = {outcome.status for outcome in report.outcomes if outcome.rule.id.startswith("ext-skill-")}
     assert reasons == {"not checkable"}
@@ -64,7 +53,7 @@ async def test_pages_are_checked_in_the_legacy_era_too(autojump_clock: trio.test
 
 async def test_a_server_without_the_extensions_is_not_asked_for_them(autojump_clock: trio.testing.MockClock) -> None:
     async with in_memory(Twin(), "lines") as target:
-        report = await check(target, rules=OURS, examples=20)
+        report = await check_healthy(target, MODERN, rules=OURS, examples=20)
     assert held(report) == set()
     asked = {outcome.rule.id for outcome in report.outcomes if outcome.status == "not exercised"}
     # These judge what any list of tools, or any call, may have.
@@ -74,7 +63,7 @@ async def test_a_server_without_the_extensions_is_not_asked_for_them(autojump_cl
 @pytest.mark.parametrize("name", ["memory", pytest.param("http", marks=once_more)])
 async def test_our_own_server_holds_the_rules_of_the_extensions(name: str) -> None:
     async with OWN[name].opened() as target:
-        report = await check(target, rules=OURS, examples=40, time=600.0)
+        report = await check_healthy(target, MODERN, rules=OURS, examples=40, time=600.0)
     assert held(report) == EVERY
 
 

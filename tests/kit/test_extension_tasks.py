@@ -9,6 +9,7 @@ import attrs
 import pytest
 import trio.testing
 
+from tests.kit.held_rules import check_healthy, held
 from tests.kit.mutants.client import Client, run
 from tests.kit.mutants.extension_tasks import TaskingSession
 from tests.kit.mutants.server import MODERN, Twin
@@ -17,8 +18,6 @@ from tests.kit.mutants.task_client import HttpTaskClient, TaskClient
 from tests.kit.own import OWN
 from tests.kit.transcripts import fields, messages
 from trio_mcp.conformance.clients import StreamClient, check_client
-from trio_mcp.conformance.engine import check_server
-from trio_mcp.conformance.outcomes import CheckReport
 from trio_mcp.conformance.rules.catalogue import RULES, select
 from trio_mcp.conformance.rules.extension_tasks import EXTENSION, NO_KEY
 from trio_mcp.conformance.rules.history import History
@@ -37,22 +36,12 @@ once_more = pytest.mark.again
 each_way = pytest.mark.parametrize("over", ["lines", pytest.param("http", marks=once_more)])
 
 
-async def check(target: Any, **options: Any) -> CheckReport:
-    report = await check_server(target, revisions=[MODERN], allow_writes=True, seed=1, **options)
-    assert [(outcome.rule.id, outcome.failure) for outcome in report.broken] == []
-    return report
-
-
-def held(report: CheckReport) -> set[str]:
-    return {outcome.rule.id for outcome in report.outcomes if outcome.status == "held"}
-
-
 @each_way
 async def test_a_healthy_server_holds_the_rules_of_the_extension(
     over: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with in_memory(Twin(TaskingSession), over) as target:
-        report = await check(target, rules=[*ALONE], examples=40)
+        report = await check_healthy(target, MODERN, rules=[*ALONE], examples=40)
     assert held(report) == ALONE
 
 
@@ -62,13 +51,13 @@ async def test_a_healthy_server_with_the_extension_breaks_nothing(
     over: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with in_memory(Twin(TaskingSession), over) as target:
-        assert (await check(target, examples=150)).ended == "complete"
+        assert (await check_healthy(target, MODERN, examples=150)).ended == "complete"
 
 
 async def test_a_server_without_the_extension_is_not_asked_for_tasks(autojump_clock: trio.testing.MockClock) -> None:
     """Its report says why; what any server may break has had no occasion."""
     async with in_memory(Twin(), "lines") as target:
-        report = await check(target, rules=OURS, examples=20)
+        report = await check_healthy(target, MODERN, rules=OURS, examples=20)
     assert {outcome.status for outcome in report.outcomes} == {"not checkable", "not exercised"}
     asked = {outcome.rule.id for outcome in report.outcomes if outcome.status == "not exercised"}
     assert asked == {"ext-task-type-reserved"}
@@ -77,7 +66,7 @@ async def test_a_server_without_the_extension_is_not_asked_for_tasks(autojump_cl
 @pytest.mark.parametrize("name", ["memory", pytest.param("http", marks=once_more)])
 async def test_our_own_server_holds_the_rules_of_the_extension(name: str) -> None:
     async with OWN[name].opened() as target:
-        report = await check(target, rules=[*ALONE], examples=30, time=600.0)
+        report = await check_healthy(target, MODERN, rules=[*ALONE], examples=30, time=600.0)
     assert held(report) == ALONE
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
@@ -20,7 +20,6 @@ from trio_mcp.client.failover.parameters import TransportStatus
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.subscriptions import ChangeEvent, Subscription as AsyncSubscription
 from trio_mcp.client.targets import Target
-from trio_mcp.session.calls import USE_SESSION, Limit
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.types.capabilities import ServerCapabilities
 from trio_mcp.types.common import Implementation
@@ -51,6 +50,23 @@ def _iterating(
     def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         # The iterators of the async client are generators.
         return self._portal.iterate(cast("AsyncGenerator[T]", method(self._client, *args, **kwargs)))
+
+    return call
+
+
+def _listening(
+    method: Callable[Concatenate[_Async, P], AbstractAsyncContextManager[AsyncSubscription]],
+) -> Callable[Concatenate[Client, P], AbstractContextManager[Subscription]]:
+    """Return a method of `Client` that is a ``with`` block in place of an ``async with`` one."""
+
+    @contextmanager
+    def block(portal: Portal, manager: AbstractAsyncContextManager[AsyncSubscription]) -> Iterator[Subscription]:
+        with portal.block(manager) as events:
+            yield Subscription(portal, events)
+
+    @wraps(method)
+    def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[Subscription]:
+        return block(self._portal, method(self._client, *args, **kwargs))
 
     return call
 
@@ -194,29 +210,7 @@ class Client:
     set_log_level = _blocking(_Async.set_log_level)
     set_roots = _blocking(_Async.set_roots)
 
-    @contextmanager
-    def listen(
-        self,
-        *,
-        tools_list_changed: bool = False,
-        prompts_list_changed: bool = False,
-        resources_list_changed: bool = False,
-        resources: Iterable[str] = (),
-        timeout: Limit = USE_SESSION,
-    ) -> Iterator[Subscription]:
-        """Listen for changes: ``with client.listen(tools_list_changed=True) as events``.
-
-        Iterating over ``events`` waits for each event. Arguments and errors are those of `trio_mcp.Client.listen`.
-        """
-        manager = self._client.listen(
-            tools_list_changed=tools_list_changed,
-            prompts_list_changed=prompts_list_changed,
-            resources_list_changed=resources_list_changed,
-            resources=resources,
-            timeout=timeout,
-        )
-        with self._portal.block(manager) as events:
-            yield Subscription(self._portal, events)
+    listen = _listening(_Async.listen)
 
 
 async def _at_once(function: Callable[[], T]) -> T:

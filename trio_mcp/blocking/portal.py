@@ -122,6 +122,8 @@ class Portal:
         self._launched = threading.Event()
         self._ready = threading.Lock()  # held until the resource was entered, or could not be
         self._ready.acquire()
+        # Those of Trio are few, and it needs them itself, to look up the names of hosts, for example.
+        self._threads = trio.CapacityLimiter(MOST_CALLS)
         self._calls: trio.Nursery | None = None  # None before the resource was entered
         self._count = 0
 
@@ -351,7 +353,9 @@ class Portal:
         async def call(*args: Any) -> Any:
             mark = _within.set(self)
             try:
-                return await trio.to_thread.run_sync(partial(function, *args), abandon_on_cancel=True)
+                return await trio.to_thread.run_sync(
+                    partial(function, *args), abandon_on_cancel=True, limiter=self._threads
+                )
             finally:
                 _within.reset(mark)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp.conformance.members import member_of, object_of
-from trio_mcp.conformance.rules.extension_apps import page_of
+from trio_mcp.conformance.rules.extension_apps import pages_of
 from trio_mcp.conformance.rules.extension_skills import (
     EXTENSION as SKILLS,
     LIST as ENTRIES,
@@ -99,8 +99,7 @@ class Facts:
     @property
     def pages(self) -> list[str]:
         """The URIs of the pages that the tools name; see the apps extension."""
-        uris = {page_of(tool) for tool in self.tools.values() if isinstance(page_of(tool), str)}
-        return sorted(uri for uri in uris if uri.startswith("ui://"))
+        return sorted(pages_of(self.tools.values()))
 
     @property
     def directories(self) -> list[tuple[str, str]]:

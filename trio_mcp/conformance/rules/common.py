@@ -229,6 +229,18 @@ def is_refused_late(asked: RecordedRequest) -> bool:
     return asked.cancelled is not None and asked.error is not None
 
 
+def is_count(value: Any) -> bool:
+    """Return whether a value is an integer from 0 up, as JSON has them."""
+    # In Python a bool is an int; in JSON it isn't. To JSON, 1.0 is an integer.
+    return (type(value) is int or (type(value) is float and value.is_integer())) and value >= 0
+
+
+def wrong_members(holder: dict[str, Any], wrong: dict[str, bool]) -> str | None:
+    """Return a line about the members of an object that are wrong; None if none is."""
+    told = (f"{name} is {holder.get(name, 'missing')!r:.60}" for name, is_wrong in wrong.items() if is_wrong)
+    return "; ".join(told) or None
+
+
 def supported(history: History) -> set[str]:
     """Return the revisions that the server says it supports."""
     # The whole history is searched: the revisions of a server do not depend on the connection.

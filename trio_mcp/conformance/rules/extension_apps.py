@@ -6,7 +6,7 @@ They hold in every revision, and for each tool that names a page, whether or not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from trio_mcp.conformance.members import items_of, member_of, objects_of
@@ -17,7 +17,7 @@ from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, answ
 from trio_mcp.conformance.rules.resources import is_base64
 from trio_mcp.conformance.transcript.events import Event
 
-__all__ = ["EXTENSION", "page_of"]
+__all__ = ["EXTENSION", "pages_of"]
 
 EXTENSION: Final = "io.modelcontextprotocol/ui"
 MIME_TYPE: Final = "text/html;profile=mcp-app"
@@ -36,6 +36,11 @@ _DOCTYPE: Final = re.compile(r"\ufeff?(?:\s|<!--.*?-->)*<!doctype\s+html\b", re.
 def page_of(tool: Any) -> Any:
     """Return the URI of a tool's page; None for a tool without one."""
     return member_of(tool, "_meta", "ui", "resourceUri")
+
+
+def pages_of(tools: Iterable[Any]) -> set[str]:
+    """Return the URIs of the pages of some tools."""
+    return {uri for uri in map(page_of, tools) if isinstance(uri, str) and uri.startswith("ui://")}
 
 
 def _app_rule(section: str, sentence: str, *moves: str) -> Callable[[Judge], Rule]:
@@ -72,14 +77,8 @@ def _pages(history: History) -> Iterator[tuple[Event, str, RecordedRequest]]:
     """Yield the requests for the pages of tools, each preceded by its response."""
     for answer, connection, asked in about("resources/read")(history):
         uri = asked.params.get("uri")
-        if isinstance(uri, str) and uri in _named(connection):
+        if isinstance(uri, str) and uri in pages_of(connection.tools.values()):
             yield answer, uri, asked
-
-
-def _named(connection: Connection) -> set[str]:
-    """Return the URIs of the pages of a server's tools."""
-    uris = (page_of(tool) for tool in connection.tools.values())
-    return {uri for uri in uris if isinstance(uri, str) and uri.startswith("ui://")}
 
 
 @_app_rule("resource-discovery", "Have each page that a tool names.", *READ)

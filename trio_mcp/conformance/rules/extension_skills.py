@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from trio_mcp.conformance.members import items_of, member_of, object_of, objects_of
-from trio_mcp.conformance.rules.common import MODERN, code_of, code_or_result, declares
+from trio_mcp.conformance.rules.common import MODERN, code_of, code_or_result, declares, is_count, wrong_members
 from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
 from trio_mcp.conformance.rules.model import Judge, Rule, rule
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, each
@@ -167,22 +167,9 @@ def ext_skill_result(_: Event, _connection: Connection, asked: RecordedRequest) 
         return UNDECIDED
     wrong = {"resultType": result.get("resultType") != "complete"}
     if asked.method != "resources/directory/read":
-        wrong["ttlMs"] = not (_is_count(result.get("ttlMs")))
+        wrong["ttlMs"] = not is_count(result.get("ttlMs"))
         wrong["cacheScope"] = result.get("cacheScope") not in ("public", "private")
-    return _problems(result, wrong)
-
-
-def _is_count(value: Any) -> bool:
-    # In Python a bool is an int; in JSON it isn't. To JSON, 1.0 is an integer.
-    return (type(value) is int or (type(value) is float and value.is_integer())) and value >= 0
-
-
-def _problems(holder: dict[str, Any], wrong: dict[str, bool]) -> str | None:
-    """Return a line about the members that are wrong."""
-    return (
-        "; ".join(f"{name} is {holder.get(name, 'missing')!r:.60}" for name, is_wrong in wrong.items() if is_wrong)
-        or None
-    )
+    return wrong_members(result, wrong)
 
 
 # --- entries ----------------------------------------------------------------------------------------------------------
@@ -204,7 +191,7 @@ def ext_skill_entry(_: Event, given: Any) -> Opinion:
         ),
         "resources": given.get("resources") != "dynamic" and not isinstance(given.get("resources"), list),
     }
-    return _problems(given, wrong) or next(filter(None, map(_flaw, items_of(given, "resources"))), None)
+    return wrong_members(given, wrong) or next(filter(None, map(_flaw, items_of(given, "resources"))), None)
 
 
 def _flaw(file: Any) -> str | None:
@@ -214,9 +201,9 @@ def _flaw(file: Any) -> str | None:
     wrong = {
         "uri": not isinstance(file.get("uri"), str),
         "digest": _DIGEST.fullmatch(str(file.get("digest"))) is None,
-        "size": not _is_count(file.get("size")),
+        "size": not is_count(file.get("size")),
     }
-    return _problems(file, wrong)
+    return wrong_members(file, wrong)
 
 
 @_skill_rule(

@@ -13,11 +13,13 @@ from trio_mcp.conformance.rules.common import (
     MODERN,
     code_of,
     code_or_result,
+    is_count,
     is_proper,
     lost,
     notifications,
     offering,
     subscribed,
+    wrong_members,
 )
 from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest, params_of
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged, rule
@@ -258,20 +260,11 @@ def ext_task_shape(_: Event, state: dict[str, Any]) -> Opinion:
         "createdAt": not is_time(state.get("createdAt")),
         "lastUpdatedAt": not is_time(state.get("lastUpdatedAt")),
         # null means that there is no limit, so the member must be there.
-        "ttlMs": not (state.get("ttlMs", "missing") is None or _is_milliseconds(state.get("ttlMs"))),
-        "pollIntervalMs": "pollIntervalMs" in state and not _is_milliseconds(state["pollIntervalMs"]),
+        "ttlMs": not (state.get("ttlMs", "missing") is None or is_count(state.get("ttlMs"))),
+        "pollIntervalMs": "pollIntervalMs" in state and not is_count(state["pollIntervalMs"]),
         "statusMessage": not isinstance(state.get("statusMessage", ""), str),
     }
-    return (
-        "; ".join(f"{name} is {state.get(name, 'missing')!r:.60}" for name, is_wrong in wrong.items() if is_wrong)
-        or None
-    )
-
-
-def _is_milliseconds(value: Any) -> bool:
-    # In Python a bool is an int; in JSON it isn't. To JSON, 1.0 is an integer.
-    is_integer = type(value) is int or (type(value) is float and value.is_integer())
-    return is_integer and value >= 0
+    return wrong_members(state, wrong)
 
 
 @stated_rule(
