@@ -101,18 +101,15 @@ async def test_a_killed_process_ends_its_requests_with_errors_and_no_session(tmp
                     question = await questions.message()
                     await desk.until_noted("began long")
                     os.kill(one, signal.SIGKILL)
-                    killed = trio.current_time()
                     await Events(listened).messages()
             answer = {"action": "accept", "content": {"text": "yes"}}
             sent = await other.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
             assert sent.status_code == 202
             (lost,) = await resumed(other, last["long"])
-            took = trio.current_time() - killed
             asked, unanswered = await resumed(other, last["ask"])
             assert (lost["id"], lost["error"]["message"]) == (1, sharing.LOST)
             assert asked == question
             assert (unanswered["id"], unanswered["error"]["message"]) == (2, sharing.LOST)
-            assert took < LEASE + sharing.LOOK + 2  # seconds, for a busy machine
             # The client hears later of changes that are announced while no process carries the stream.
             await desk.run.call("touch")
             await hears(other)
