@@ -32,6 +32,7 @@ __all__ = [
     "check_no_loop",
     "check_number",
     "check_on_trio",
+    "check_request_headers",
     "check_seconds",
     "check_text",
     "check_url",
@@ -201,6 +202,28 @@ def check_headers(value: Any) -> None:
         if not _FIELD_VALUE.fullmatch(content):
             text = "a value must be visible ASCII, without line breaks and without spaces around it"
             raise ValueError(f"headers contains a value for {name!r} that can't be sent: {text}")
+
+
+# Fields that the protocol, the connection or the authorization of a client sets itself: a request can't have others.
+# Those of one connection are in RFC 9110, section 7.6.1, and in RFC 2616, section 13.5.1.
+_RESERVED = {
+    *("accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "cookie"),
+    *("dpop", "expect", "host", "keep-alive", "last-event-id", "te", "trailer", "transfer-encoding", "upgrade"),
+}
+_RESERVED_PREFIXES = ("mcp-", "proxy-")
+
+
+def check_request_headers(value: Any) -> None:
+    """Check header fields for a single request, as `check_headers` does, and that they are none of a client's own.
+
+    Raises:
+        TypeError: If they don't map strings to strings.
+        ValueError: If a name or a value can't be sent, or a field is set by the client itself.
+    """
+    check_headers(value)
+    for name in value:
+        if name.lower() in _RESERVED or name.lower().startswith(_RESERVED_PREFIXES):
+            raise ValueError(f"headers contains {name!r}, which a single request can't set: the client sets it itself")
 
 
 def check_hook(name: str, value: Any, *, sync: bool = False) -> None:

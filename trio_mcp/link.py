@@ -15,6 +15,7 @@ from trio_mcp.jsonrpc.messages import Incoming, Request, SessionMessage, Transpo
 
 __all__ = [
     "BUFFER",
+    "HeaderLink",
     "Inbound",
     "Link",
     "connect_problem",
@@ -44,6 +45,12 @@ class Link(NamedTuple):
 
     read: trio.abc.ReceiveChannel[SessionMessage]
     write: trio.abc.SendChannel[SessionMessage]
+
+
+class HeaderLink(Link):
+    """A link over HTTP, whose requests may have header fields of their own."""
+
+    __slots__ = ()
 
 
 class Inbound(Protocol):

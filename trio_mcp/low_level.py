@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
     from trio_mcp.http.client.websocket import websocket_client as websocket_client
     from trio_mcp.jsonrpc.messages import SessionMessage as SessionMessage
-    from trio_mcp.link import Link as Link
+    from trio_mcp.link import HeaderLink as HeaderLink, Link as Link
     from trio_mcp.memory import memory_link_pair as memory_link_pair
     from trio_mcp.session.client import ClientSession as ClientSession
     from trio_mcp.session.handlers import RequestContext as RequestContext

@@ -42,4 +42,4 @@ async def test_a_healthy_server_holds_the_rules_for_tasks(over: str, autojump_cl
 @pytest.mark.again
 @each_way
 async def test_a_healthy_server_with_tasks_breaks_nothing(over: str, autojump_clock: trio.testing.MockClock) -> None:
-    assert (await check(over, examples=300)).ended == "complete"
+    assert (await check(over, examples=300, time=600.0)).ended == "complete"

@@ -226,7 +226,7 @@ class _TracedHttp(HttpConnector):
 
 
 def _traced(link: Link, trace: Trace) -> Link:
-    return Link(_Read(link.read, trace), _Write(link.write, trace))
+    return link._replace(read=_Read(link.read, trace), write=_Write(link.write, trace))
 
 
 @attrs.frozen(eq=False)

@@ -38,6 +38,10 @@ class ClientAccess:
         self._schemas = schemas
         self._listening = listening
 
+    def is_apart(self, limits: CallLimits) -> bool:
+        """Return whether a call may have HTTP headers of its own, so that its result may not be for other calls."""
+        return self._connection.is_apart(limits)
+
     async def call_tool(
         self,
         name: str,
@@ -71,13 +75,17 @@ class ClientAccess:
         except McpError as exc:
             refused = exc
         if refused is not None:
-            raise await self._schemas.refusal(name, refused)
+            raise await self._schemas.of(limits).refusal(name, refused)
         if result.get("resultType") == INPUT_REQUIRED:
             result = await self._rounds.finish("tools/call", params, result, started, limits, whole=False)
         return result
 
     async def read_tool_result(
-        self, result: dict[str, Any], name: str | None = None, adapter: TypeAdapter[Any] | None = None
+        self,
+        result: dict[str, Any],
+        name: str | None = None,
+        adapter: TypeAdapter[Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> ToolResult[Any]:
         """Check a result of a tool that an extension has received, as `Client.call_tool` checks results.
 
@@ -85,6 +93,7 @@ class ClientAccess:
             result: The result, as plain data.
             name: The tool's name; None if it is unknown, which skips the check against the output schema.
             adapter: The adapter for the value that the tool returned; None for plain data.
+            headers: The HTTP headers that the call had for itself, as in `CallLimits`.
 
         Raises:
             UnknownTool, RemoteProtocolError: As in `Client.call_tool`.
@@ -93,10 +102,11 @@ class ClientAccess:
         """
         await trio.lowlevel.checkpoint()
         answer = as_result(result, ToolResult, "tools/call")
+        schemas = self._schemas.of({"headers": headers})
         if name is not None and answer.is_error:
-            await self._schemas.check_failure(name, answer.text)
+            await schemas.check_failure(name, answer.text)
         elif name is not None and "structuredContent" in result:
-            await self._schemas.check(name, result["structuredContent"])
+            await schemas.check(name, result["structuredContent"])
         return answer if adapter is None else typed(result, name or "(unknown)", adapter)
 
     async def answer(self, method: str, requests: Mapping[str, Any], *, rounds: int = 1) -> dict[str, Any]:
@@ -138,4 +148,4 @@ class ClientAccess:
 
         Entering the block raises exceptions as `Client.listen` does.
         """
-        return self._listening.block(SubscriptionFilter.from_wire(dict(filters)), timeout)
+        return self._listening.block(SubscriptionFilter.from_wire(dict(filters)), {"timeout": timeout})

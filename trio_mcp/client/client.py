@@ -109,7 +109,7 @@ class Client(EnteredOnce):
             # The options are copied, and the copy is checked: the caller's object may be used for several clients.
             options = attrs.evolve(options, calls=attrs.evolve(options.calls, timeout=timeout))
         # The parts of a client know one another only through the arguments that the client passes to them.
-        self._output_schemas = OutputSchemas(self.iter_tools)
+        self._output_schemas = OutputSchemas(self.iter_tools, all_apart=given["request_headers"] is not None)
         self._subscriptions = Subscriptions(self._output_schemas.changed)
         self._connection = ClientConnection(
             target, given, options=options, inputs=InputSources(answers), subscriptions=self._subscriptions
@@ -291,7 +291,7 @@ class Client(EnteredOnce):
         await trio.lowlevel.checkpoint()
         return await self._rounds.finish(method, dict(params), result, trio.current_time(), limits)
 
-    async def ping(self, *, timeout: Limit = USE_SESSION) -> None:
+    async def ping(self, *, timeout: Limit = USE_SESSION, headers: Mapping[str, str] | None = None) -> None:
         """Check that the server responds: with ``ping``, or ``server/discover`` in the modern era, which has no ping.
 
         Raises:
@@ -302,7 +302,7 @@ class Client(EnteredOnce):
         Further errors and cancellation as in `BaseSession.send_request`.
         """
         method = "server/discover" if self._connection.session.modern else "ping"
-        await self._connection.request(method, None, {"timeout": timeout})
+        await self._connection.request(method, None, {"timeout": timeout, "headers": headers})
 
     async def notify(
         self, method: str, params: BaseModel | Mapping[str, Any] | None = None, *, urgent: bool = False
@@ -316,7 +316,12 @@ class Client(EnteredOnce):
     # --- tools -----------------------------------------------------------------------------------------------------
 
     async def list_tools(
-        self, cursor: str | None = None, *, timeout: Limit = USE_SESSION, audience: Audience | None = None
+        self,
+        cursor: str | None = None,
+        *,
+        timeout: Limit = USE_SESSION,
+        audience: Audience | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> ListToolsResult:
         """Return one page of the server's tools; iterating over it yields its tools.
 
@@ -325,6 +330,7 @@ class Client(EnteredOnce):
             timeout: Seconds to wait.
             audience: Leave out tools that are not meant for ``"model"`` or ``"app"`` (SEP-1865, Visibility); None for
                 every tool. A host must not show a model the tools that are only for pages.
+            headers: HTTP header fields for this request: see `CallLimits`.
 
         Raises:
             ValueError: If the audience is neither.
@@ -335,26 +341,34 @@ class Client(EnteredOnce):
         """
         # The output schemas are learned from every page, so that calls need not list the tools again.
         check_audience(audience)
-        page = await self._calls.page(ListToolsResult, "tools/list", cursor, timeout)
-        self._output_schemas.learn(page, cursor)
+        limits = CallLimits(timeout=timeout, headers=headers)
+        page = await self._calls.page(ListToolsResult, "tools/list", cursor, limits)
+        if not self._connection.is_apart(limits):
+            self._output_schemas.learn(page, cursor)
         if audience is not None:
             page = page.model_copy(update={"tools": [tool for tool in page.tools if is_for(tool, audience)]})
         return page
 
-    def iter_tools(self, *, timeout: Limit = USE_SESSION, audience: Audience | None = None) -> AsyncIterator[Tool]:
+    def iter_tools(
+        self,
+        *,
+        timeout: Limit = USE_SESSION,
+        audience: Audience | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Tool]:
         """Iterate over every tool, page by page: ``async for tool in client.iter_tools()``.
 
         Args:
             timeout: Seconds to wait for each page.
             audience: As in `list_tools`.
+            headers: HTTP header fields for each of the requests: see `CallLimits`.
 
         Nothing is yielded if the server has not declared that it offers tools. More than `MAX_PAGES` pages raise
         `RemoteProtocolError`. Other errors as in `list_tools`.
         """
         # The pages come through `list_tools`, so that each is cached, and the output schemas are learned from it.
         check_audience(audience)
-        get_page = self.list_tools if audience is None else partial(self.list_tools, audience=audience)
-        return every(get_page, "tools", timeout)
+        return every(partial(self.list_tools, audience=audience, headers=headers), "tools", timeout)
 
     @overload
     async def call_tool(
@@ -390,8 +404,8 @@ class Client(EnteredOnce):
         """Call a tool.
 
         Structured content is validated against the tool's output schema, so the list of tools is fetched if it has not
-        been yet, or has changed. If the server asks for input, the `Client`'s answers provide it and the call
-        continues.
+        been yet, or has changed; but not if the call has HTTP headers of its own, which may select other tools. If the
+        server asks for input, the `Client`'s answers provide it and the call continues.
 
         Args:
             name: The tool's name.
@@ -401,9 +415,9 @@ class Client(EnteredOnce):
                 instance of that type. If the server sends no structured content, the text of the result is read: as it
                 is if the type takes a string, else as JSON.
             meta: Further entries for the request's ``_meta``; a key has the form ``com.example/name``.
-            limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``, ``retry`` and ``urgent``:
-                see `CallLimits`. Each round of input restarts ``timeout``; time spent in callbacks between the
-                rounds does not count (modern era).
+            limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``, ``retry``, ``urgent`` and
+                ``headers``: see `CallLimits`. Each round of input restarts ``timeout``; time spent in callbacks between
+                the rounds does not count (modern era).
 
         Returns:
             The result. If the tool itself failed, ``is_error`` is set and nothing is raised: such a failure is for the
@@ -437,17 +451,17 @@ class Client(EnteredOnce):
         except McpError as exc:
             refused = exc
         if refused is not None:
-            raise await self._output_schemas.refusal(name, refused)
+            raise await self._output_schemas.of(limits).refusal(name, refused)
         # The result is tested before `finish` is called, so that a call without rounds, the usual case, needs no
         # further coroutine.
         if result.get("resultType", COMPLETE) != COMPLETE:
             result = await self._rounds.finish("tools/call", params, result, started, limits)
         answer = as_result(result, ToolResult, "tools/call")
         if answer.is_error:
-            await self._output_schemas.check_failure(name, answer.text)
+            await self._output_schemas.of(limits).check_failure(name, answer.text)
         # A tool that failed need not match its output schema, which describes success (`server/tools`).
         elif "structuredContent" in result:
-            await self._output_schemas.check(name, result["structuredContent"])
+            await self._output_schemas.of(limits).check(name, result["structuredContent"])
         return answer if adapter is None else typed(result, name, adapter)
 
     @overload
@@ -521,24 +535,31 @@ class Client(EnteredOnce):
         except McpError as exc:
             refused = exc
         if refused is not None:
-            raise await self._output_schemas.refusal(name, refused)
+            raise await self._output_schemas.of(limits).refusal(name, refused)
         # Only a final result is checked; one that asks for input has nothing that a schema describes.
         if not isinstance(answer, ToolResult):
             return answer
         if answer.is_error:
-            await self._output_schemas.check_failure(name, answer.text)
+            await self._output_schemas.of(limits).check_failure(name, answer.text)
         elif "structuredContent" in result:
-            await self._output_schemas.check(name, result["structuredContent"])
+            await self._output_schemas.of(limits).check(name, result["structuredContent"])
         return answer if adapter is None else typed(result, name, adapter)
 
     # --- resources -------------------------------------------------------------------------------------------------
 
-    async def list_resources(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListResourcesResult:
+    async def list_resources(
+        self,
+        cursor: str | None = None,
+        *,
+        timeout: Limit = USE_SESSION,
+        headers: Mapping[str, str] | None = None,
+    ) -> ListResourcesResult:
         """Return one page of the server's resources; iterating over it yields its resources.
 
         Args:
             cursor: The ``next_cursor`` of the previous page; None for the first page.
             timeout: Seconds to wait.
+            headers: HTTP header fields for this request: see `CallLimits`.
 
         Raises:
             CapabilityError: If the server offers no resources.
@@ -546,31 +567,42 @@ class Client(EnteredOnce):
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
-        return await self._calls.page(ListResourcesResult, "resources/list", cursor, timeout)
+        limits = CallLimits(timeout=timeout, headers=headers)
+        return await self._calls.page(ListResourcesResult, "resources/list", cursor, limits)
 
-    def iter_resources(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Resource]:
+    def iter_resources(
+        self, *, timeout: Limit = USE_SESSION, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Resource]:
         """Iterate over every resource, page by page: ``async for resource in client.iter_resources()``.
 
         Args:
             timeout: Seconds to wait for each page.
+            headers: HTTP header fields for each of the requests: see `CallLimits`.
 
         Nothing is yielded if the server has not declared that it offers resources. More than `MAX_PAGES` pages raise
         `RemoteProtocolError`. Other errors as in `list_resources`.
         """
-        return every(self.list_resources, "resources", timeout)
+        return every(partial(self.list_resources, headers=headers), "resources", timeout)
 
     async def list_resource_templates(
-        self, cursor: str | None = None, *, timeout: Limit = USE_SESSION
+        self,
+        cursor: str | None = None,
+        *,
+        timeout: Limit = USE_SESSION,
+        headers: Mapping[str, str] | None = None,
     ) -> ListResourceTemplatesResult:
         """Return one page of the server's resource templates: URI templates (RFC 6570) that name families of resources.
 
         Arguments, errors and cancellation as in `list_resources`.
         """
-        return await self._calls.page(ListResourceTemplatesResult, "resources/templates/list", cursor, timeout)
+        limits = CallLimits(timeout=timeout, headers=headers)
+        return await self._calls.page(ListResourceTemplatesResult, "resources/templates/list", cursor, limits)
 
-    def iter_resource_templates(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[ResourceTemplate]:
+    def iter_resource_templates(
+        self, *, timeout: Limit = USE_SESSION, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[ResourceTemplate]:
         """Iterate over every resource template, page by page. Arguments and errors as in `iter_resources`."""
-        return every(self.list_resource_templates, "resource_templates", timeout)
+        return every(partial(self.list_resource_templates, headers=headers), "resource_templates", timeout)
 
     async def read_resource(
         self,
@@ -659,12 +691,19 @@ class Client(EnteredOnce):
 
     # --- prompts, and completion of arguments -----------------------------------------------------------------------
 
-    async def list_prompts(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListPromptsResult:
+    async def list_prompts(
+        self,
+        cursor: str | None = None,
+        *,
+        timeout: Limit = USE_SESSION,
+        headers: Mapping[str, str] | None = None,
+    ) -> ListPromptsResult:
         """Return one page of the server's prompts; iterating over it yields its prompts.
 
         Args:
             cursor: The ``next_cursor`` of the previous page; None for the first page.
             timeout: Seconds to wait.
+            headers: HTTP header fields for this request: see `CallLimits`.
 
         Raises:
             CapabilityError: If the server offers no prompts.
@@ -672,18 +711,22 @@ class Client(EnteredOnce):
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
-        return await self._calls.page(ListPromptsResult, "prompts/list", cursor, timeout)
+        limits = CallLimits(timeout=timeout, headers=headers)
+        return await self._calls.page(ListPromptsResult, "prompts/list", cursor, limits)
 
-    def iter_prompts(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Prompt]:
+    def iter_prompts(
+        self, *, timeout: Limit = USE_SESSION, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Prompt]:
         """Iterate over every prompt, page by page: ``async for prompt in client.iter_prompts()``.
 
         Args:
             timeout: Seconds to wait for each page.
+            headers: HTTP header fields for each of the requests: see `CallLimits`.
 
         Nothing is yielded if the server has not declared that it offers prompts. More than `MAX_PAGES` pages raise
         `RemoteProtocolError`. Other errors as in `list_prompts`.
         """
-        return every(self.list_prompts, "prompts", timeout)
+        return every(partial(self.list_prompts, headers=headers), "prompts", timeout)
 
     async def get_prompt(
         self,
@@ -753,6 +796,7 @@ class Client(EnteredOnce):
         context: Mapping[str, str] | None = None,
         timeout: Limit = USE_SESSION,
         meta: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> CompleteResult:
         """Ask for completions of a prompt's argument or a resource template's variable.
 
@@ -766,6 +810,7 @@ class Client(EnteredOnce):
                 not sent there.
             timeout: Seconds to wait.
             meta: Further entries for the request's ``_meta``, as in `call_tool`.
+            headers: HTTP header fields for this request: see `CallLimits`.
 
         Returns:
             A ``completion`` with at most 100 ``values``, the best first; it may say how many there are (``total``)
@@ -791,7 +836,8 @@ class Client(EnteredOnce):
             if rules_of(self.protocol_version).completion_context:
                 params["context"] = {"arguments": known}
         self._add_meta(params, meta, "the request for completion")
-        result = await self._connection.request("completion/complete", params, {"timeout": timeout})
+        limits = CallLimits(timeout=timeout, headers=headers)
+        result = await self._connection.request("completion/complete", params, limits)
         return as_result(result, CompleteResult, "completion/complete")
 
     # --- changes, log messages, roots --------------------------------------------------------------------------------
@@ -804,6 +850,7 @@ class Client(EnteredOnce):
         resources_list_changed: bool = False,
         resources: Iterable[str] = (),
         timeout: Limit = USE_SESSION,
+        headers: Mapping[str, str] | None = None,
     ) -> AbstractAsyncContextManager[Subscription]:
         """Listen for changes: ``async with client.listen(tools_list_changed=True) as events``.
 
@@ -822,12 +869,15 @@ class Client(EnteredOnce):
             resources: The URIs of resources to listen to, at most `MAX_URIS`.
             timeout: Seconds to wait for the server to agree; None waits forever; the default is the session's. The
                 block itself has no time limit.
+            headers: HTTP header fields for the request, as in `CallLimits`; only in the modern era, as in the legacy
+                era all subscriptions belong to the session.
 
         Raises:
             TypeError: If an argument has the wrong type, for example a string instead of a list of URIs.
             ValueError: If nothing was asked for, a URI is empty, or there are too many.
             CapabilityError: If a server of the legacy era has declared none of the requested changes.
-            LocalProtocolError: If the client is not connected; on entering, if too many blocks are already open.
+            LocalProtocolError: If the client is not connected, or can't send the headers; on entering, if too many
+                blocks are already open.
 
         Entering raises `McpError` if the server refuses, `RequestTimeout` if it does not respond in time,
         `RemoteProtocolError` if its response is malformed, `TransportError` if the link is lost. For the exceptions
@@ -835,7 +885,7 @@ class Client(EnteredOnce):
         """
         # The filter is made here rather than on entering, so that a mistake shows where `listen` is called.
         asked = wanted_filter(tools_list_changed, prompts_list_changed, resources_list_changed, resources)
-        return self._listening.block(asked, timeout)
+        return self._listening.block(asked, {"timeout": timeout, "headers": headers})
 
     async def set_log_level(self, level: LoggingLevel | None, *, timeout: Limit = USE_SESSION) -> None:
         """Set which log messages the server should send; the `Client` passes them to ``on_log``.

@@ -20,13 +20,13 @@ from trio_mcp.client.failover.parameters import TransportStatus, WayStatus
 from trio_mcp.client.failover.router import WriteEnd
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.subscriptions import NOTICES, Subscriptions
-from trio_mcp.client.targets import HttpConnector, Target, auths_of, link_factory, target_name
+from trio_mcp.client.targets import HttpConnector, Target, auths_of, is_over_http, link_factory, target_name
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import checked_extensions, declares
 from trio_mcp.errors import LocalProtocolError, NegotiationError, ProcessExited, RemoteProtocolError, TransportError
 from trio_mcp.http.client.auth import extensions_of
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.link import Link
+from trio_mcp.link import HeaderLink, Link
 from trio_mcp.session.calls import CallLimits
 from trio_mcp.session.client import ClientSession
 from trio_mcp.session.limits import CallOptions, SessionOptions
@@ -104,10 +104,14 @@ class ClientConnection:
         )
         self._middleware = Layers.with_functions(middleware, "send_request")
         self._layers = Layers.of(middleware)
+        self._request_headers = settings["request_headers"]
+        if self._request_headers is not None and settings["cache"] is not None:
+            raise ValueError("request_headers and cache exclude each other: a result may be for its own headers only")
         self._handlers: Mapping[str, Callable[[Notification], Any]] = {}
         self._filters_for: Mapping[str, set[str]] = {}
         self._running: list[Callable[[], Awaitable[None]]] = []
         self._target_name = target_name(target)
+        self._over_http = is_over_http(self._open_link)
         self._ways: Callable[[], TransportStatus] | None = None
         self._session: ClientSession | None = None
         self._scope = trio.CancelScope()
@@ -152,6 +156,12 @@ class ClientConnection:
                         session.while_probing = probing.asking
                         if self.extensions is not None:
                             session.additions_in = self.extensions.additions_in
+                        if self._over_http or isinstance(link, HeaderLink):
+                            session.carry_headers(self._request_headers)
+                        elif self._request_headers is not None:
+                            raise LocalProtocolError(
+                                f"request_headers are only for servers reached over HTTP, not {self._target_name!r}"
+                            )
                         if self._ways is not None:
                             session.max_faults = inf  # each way to the server has its own limit, and fails alone
                         # The client's callbacks are attached before the session reads anything: a legacy server may
@@ -328,6 +338,10 @@ class ClientConnection:
             # (docs/design.md, rule 11).
             await trio.lowlevel.cancel_shielded_checkpoint()
         return result
+
+    def is_apart(self, limits: CallLimits) -> bool:
+        """Return whether a call may have HTTP headers of its own, so that its result may not be for other calls."""
+        return self._request_headers is not None or limits.get("headers") is not None
 
     def through(self, call: OutgoingCall, send: CallNext) -> Awaitable[dict[str, Any]]:
         """Send a call through the middleware, with a function that sends it."""

@@ -28,7 +28,7 @@ from trio_mcp.errors import (
     TransportError,
 )
 from trio_mcp.jsonrpc.events import OutgoingRequest
-from trio_mcp.session.calls import CallLimits, Limit, Limits
+from trio_mcp.session.calls import CallLimits, Limits
 from trio_mcp.session.middleware import OutgoingCall
 from trio_mcp.types import meta
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsListenResult
@@ -73,7 +73,7 @@ class Listening:
         self._subscriptions = subscriptions
         self.watches = ResourceWatches(connection)
 
-    def block(self, asked: SubscriptionFilter, timeout: Limit) -> AbstractAsyncContextManager[Subscription]:
+    def block(self, asked: SubscriptionFilter, limits: CallLimits) -> AbstractAsyncContextManager[Subscription]:
         """Return the async context manager for one call of `Client.listen`.
 
         Raises:
@@ -83,9 +83,15 @@ class Listening:
                 extension defines.
         """
         session = self._connection.session
-        limit = Limits.of(session.options.calls, {"timeout": timeout}).timeout
+        whole = Limits.of(session.options.calls, limits)
+        limit, headers = whole.timeout, whole.headers
         if session.modern:
-            return self._listening(asked, None, limit)
+            return self._listening(asked, None, limit, headers)
+        if headers is not None:
+            raise LocalProtocolError(
+                f"Client.listen can't have headers in revision {session.server.revision}: its subscriptions belong to"
+                " the session"
+            )
         # A legacy server is not asked which changes it will announce: its capabilities already say that.
         declared = session.server.capabilities
         wanted = asked.to_wire()
@@ -100,7 +106,11 @@ class Listening:
 
     @contextlib.asynccontextmanager
     async def _listening(
-        self, asked: SubscriptionFilter, legacy: SubscriptionFilter | None, limit: float | None
+        self,
+        asked: SubscriptionFilter,
+        legacy: SubscriptionFilter | None,
+        limit: float | None,
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Subscription]:
         # The default reason for cancelling the request; a timeout replaces it with another one.
         reason = "the client is no longer listening"
@@ -109,7 +119,7 @@ class Listening:
         with self._subscriptions.holding(asked) as feed:
             # The block has its own nursery, so that leaving the block cancels the request, which tells the server.
             async with background_nursery() as nursery:
-                nursery.start_soon(self._hear, feed, legacy)
+                nursery.start_soon(self._hear, feed, legacy, headers)
                 try:
                     # Only opening the subscription has a time limit: it may then stay open as long as the block.
                     with self._connection.stopwatch.limit(math.inf if limit is None else limit) as waiting:
@@ -121,18 +131,18 @@ class Listening:
                 finally:
                     nursery.cancel_scope.cancel(reason)  # the server gets this reason, too
 
-    async def _hear(self, feed: Feed, legacy: SubscriptionFilter | None) -> None:
+    async def _hear(self, feed: Feed, legacy: SubscriptionFilter | None, headers: Mapping[str, str] | None) -> None:
         """Keep the subscription open, in a separate task; the loop over the events raises the task's exceptions."""
         try:
-            await (self._hear_modern(feed) if legacy is None else self._hear_legacy(feed, legacy))
+            await (self._hear_modern(feed, headers) if legacy is None else self._hear_legacy(feed, legacy))
         except Exception as exc:
             feed.end(exc)
         else:
             feed.end(None)  # the server ended the subscription itself
 
-    async def _hear_modern(self, feed: Feed) -> None:
+    async def _hear_modern(self, feed: Feed, headers: Mapping[str, str] | None) -> None:
         if not self._connection.stopwatch.stoppable:
-            await self._subscribed(feed)
+            await self._subscribed(feed, headers)
             return
         # A server ends a stream when the access token expires, either with a response or by closing the stream. So
         # another stream is opened, with another token. If the server can't be reached then, the subscription ends as
@@ -141,7 +151,7 @@ class Listening:
         while True:
             began, end = trio.current_time(), None
             try:
-                await self._subscribed(feed)
+                await self._subscribed(feed, headers)
             except TransportError as exc:
                 end = exc
             if not feed.acknowledged:
@@ -153,8 +163,8 @@ class Listening:
         if end is not None:
             raise end
 
-    async def _subscribed(self, feed: Feed) -> None:
-        session = self._connection.session
+    async def _subscribed(self, feed: Feed, headers: Mapping[str, str] | None) -> None:
+        session, limits = self._connection.session, Limits(None, None, False, None, headers=headers)
         call = OutgoingCall(LISTEN, {"notifications": feed.asked.to_wire()}, session.server.revision)
 
         # The session calls `opened` before it sends the request, because the acknowledgement may arrive before this
@@ -164,7 +174,7 @@ class Listening:
             self._subscriptions.opened(feed, outgoing)
 
         async def send() -> dict[str, Any]:
-            return await session.ask(call.method, call.params, opened)
+            return await session.ask(call.method, call.params, opened, limits)
 
         result = await self._connection.through(call, send)
         if result.get("resultType", "complete") != "complete":

@@ -47,6 +47,8 @@ class CachedCalls:
     ) -> dict[str, Any]:
         """Return a cached result, or else the server's, which is cached if the server allows it.
 
+        A call with headers of its own has nothing to do with the cache.
+
         Args:
             method: The method of the request.
             detail: The cursor or the URI that is asked for.
@@ -54,7 +56,7 @@ class CachedCalls:
             limits: The limits of this call.
         """
         cache = self._cache
-        if cache is None:
+        if cache is None or self._connection.is_apart(limits):
             return await self._connection.request(method, params, limits)
         question = (self._connection.session.server.revision, method, detail)
         kept = cache.find(question, self._owner)
@@ -96,17 +98,17 @@ class CachedCalls:
                 self._cache.forget(method)
             raise
 
-    async def page(self, model: type[PageT], method: str, cursor: str | None, timeout: Limit) -> PageT:
+    async def page(self, model: type[PageT], method: str, cursor: str | None, limits: CallLimits) -> PageT:
         """Return one page of a list.
 
         Args:
             model: The model of a page.
             method: The method that lists the items.
             cursor: The page's cursor; None for the first page.
-            timeout: Seconds to wait for the response.
+            limits: The limits of this call.
         """
         params = None if cursor is None else {"cursor": cursor}
-        return self.read(await self.request(method, cursor, params, {"timeout": timeout}), model, method)
+        return self.read(await self.request(method, cursor, params, limits), model, method)
 
 
 class GetPage(Protocol):

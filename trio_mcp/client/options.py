@@ -76,6 +76,10 @@ class ClientOptions(TypedDict, total=False):
         on_message: Called, sync or async, with every `Notification` from the server.
         cache: Keeps lists and the results of `read_resource` for as long as the server allows. None, the default,
             caches nothing: each call asks the server.
+        request_headers: Called with the method of each request, in the Trio task that sends it; returns HTTP header
+            fields for that request, or None. Only for a server that is reached over HTTP. Nothing that such a client
+            learns from a response serves another request: there can be no ``cache``, and output schemas are not
+            checked. See the ``headers`` of `CallLimits`, which take precedence.
         principal: On whose behalf the client acts: a `Principal`, or a string (its subject). Clients that share a cache
             share its private entries only if they have the same principal; a client without one shares none.
         middleware: Functions ``async (call, call_next) -> result`` around every request of the program, the first
@@ -100,5 +104,8 @@ class ClientOptions(TypedDict, total=False):
     on_message: Annotated[Callable[[Notification], Awaitable[object] | object] | None, Default(check=check_hook)]
     middleware: Annotated[Sequence[MiddlewareFunction | Middleware], Default((), _check_middleware)]
     extensions: Annotated["Sequence[ClientExtension | HasClientSide] | Mapping[str, Mapping[str, Any]]", Default(())]
+    request_headers: Annotated[
+        Callable[[str], Mapping[str, str] | None] | None, Default(check=partial(check_hook, sync=True))
+    ]
     cache: Annotated[ResponseCache | None, Default(check=partial(check_kind, kind=ResponseCache))]
     principal: Annotated[str | Principal | None, Default()]

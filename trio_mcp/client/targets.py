@@ -37,6 +37,7 @@ __all__ = [
     "authorized",
     "auths_of",
     "failover_client",
+    "is_over_http",
     "link_factory",
     "target_name",
 ]
@@ -154,6 +155,13 @@ def _signed(target: Any, auth: Auth, optional: bool) -> Any:
         with contextlib.suppress(ValueError) if optional else contextlib.nullcontext():
             return attrs.evolve(target, auth=auth)
     return target
+
+
+def is_over_http(open_link: LinkFactory) -> bool:
+    """Return whether a connector is known to use HTTP, whichever of its ways works."""
+    if isinstance(open_link, FailoverConnector):
+        return all(isinstance(connect, HttpConnector) for _, connect in open_link.ways)
+    return isinstance(open_link, HttpConnector)
 
 
 def auths_of(target: Target) -> list[Auth]:

@@ -29,6 +29,7 @@ from trio_mcp.errors import (
     UnknownTool,
 )
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
+from trio_mcp.session.calls import CallLimits
 from trio_mcp.types.content import TextContent
 from trio_mcp.types.tool_messages import CallToolResult, ListToolsResult
 from trio_mcp.types.tools import Tool
@@ -240,10 +241,14 @@ class OutputSchemas:
 
     Args:
         list_tools: Iterates over the server's tools, and passes each page to `learn` as soon as the page arrives.
+        all_apart: Whether each call may have HTTP headers of its own, which may select other tools.
     """
 
-    def __init__(self, list_tools: Callable[[], AsyncIterator[Tool]]) -> None:
+    def __init__(self, list_tools: Callable[..., AsyncIterator[Tool]], *, all_apart: bool = False) -> None:
         self._list_tools = list_tools
+        self._all_apart = all_apart
+        # An object for a single call suggests names, but checks no result: that would take one more request each time.
+        self._checks = True
         self._schemas: dict[str, _Known] = {}
         self._all_known = False  # every tool has been listed, so a name that is not in _schemas is not a tool
         self._in_order = False  # the pages so far have been read in order, and `_next` is the next page's cursor
@@ -266,6 +271,15 @@ class OutputSchemas:
         if in_order and page.next_cursor is None:
             self._all_known = True
 
+    def of(self, limits: CallLimits) -> OutputSchemas:
+        """Return the object to use for a call; if the call has HTTP headers of its own, one that knows nothing yet."""
+        headers = limits.get("headers")
+        if headers is None and not self._all_apart:
+            return self
+        alone = OutputSchemas(functools.partial(self._list_tools, headers=headers))
+        alone._checks = False
+        return alone
+
     def changed(self, kind: str, uri: str | None) -> None:
         """Forget the schemas if the server announces a change to its tools."""
         if kind == "tools":
@@ -281,6 +295,8 @@ class OutputSchemas:
         Raises:
             RemoteProtocolError: If the content breaks the schema, or the schema can't be used.
         """
+        if not self._checks:
+            return
         known = self._schemas.get(name)
         if known is None and not self._all_known:
             failure: Exception | None = None
@@ -353,6 +369,7 @@ class OutputSchemas:
             # An error response counts as an empty list: a server that can't list its tools is not asked again for each
             # result.
             with contextlib.suppress(McpError):
-                async for _ in self._list_tools():
-                    pass
+                async for tool in self._list_tools():
+                    if not self._checks:  # otherwise `learn` has been called with the page
+                        self._schemas[tool.name] = _Known(None)
             self._all_known = True

@@ -163,6 +163,7 @@ class SessionMessage:
             `RELATED` maps to the id of our request on whose own stream the message came.
         retry: Outgoing: whether the caller allows the request to be sent again if its outcome is not known.
         urgent: Outgoing: whether the request or notification overtakes others that wait.
+        headers: Outgoing: the HTTP header fields of this request, in addition to those of the link.
     """
 
     message: Incoming
@@ -170,3 +171,4 @@ class SessionMessage:
     metadata: Mapping[str, Any] | None = None
     retry: bool = False
     urgent: bool = False
+    headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)  # they may be secret

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import heapq
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
@@ -13,7 +13,7 @@ import trio
 from pydantic import ValidationError
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_flag, check_hook, check_seconds
+from trio_mcp._checks import check_flag, check_hook, check_request_headers, check_seconds
 from trio_mcp.convert import another, brief, call_back
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
@@ -27,7 +27,7 @@ from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
 if TYPE_CHECKING:
     from trio_mcp.types.notices import ProgressNotificationParams
 
-__all__ = ["UNLIMITED", "USE_SESSION", "CallLimits", "Calls", "Limit", "Limits", "ProgressCallback"]
+__all__ = ["UNLIMITED", "USE_SESSION", "CallLimits", "Calls", "Limit", "Limits", "ProgressCallback", "lowered"]
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 """Starts a task that runs an async function."""
@@ -49,7 +49,7 @@ Limit: TypeAlias = float | None | Literal[_Default.USE_SESSION]
 
 
 class CallLimits(TypedDict, total=False):
-    """The limits, the progress callback and the urgency of one call, as keyword arguments.
+    """The limits, the progress callback, the urgency and the headers of one call, as keyword arguments.
 
     Attributes:
         timeout: How many seconds to wait for the response; None waits forever. By default, as set for the session.
@@ -63,6 +63,8 @@ class CallLimits(TypedDict, total=False):
             not known whether the server has acted on it. Used only with several connections to one server
             (`FailoverParameters`).
         urgent: Whether the request overtakes other requests and notifications that wait to be sent.
+        headers: HTTP header fields for this call, in addition to those of the connection. Only for a client that
+            reaches its server over HTTP; see ``docs/how-to/http_client.md``.
     """
 
     timeout: Limit
@@ -71,6 +73,7 @@ class CallLimits(TypedDict, total=False):
     on_progress: ProgressCallback | None
     retry: bool
     urgent: bool
+    headers: Mapping[str, str] | None
 
 
 @attrs.frozen
@@ -83,14 +86,15 @@ class Limits:
     on_progress: ProgressCallback | None
     retry: bool = False
     urgent: bool = False
+    headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)
 
     @classmethod
     def of(cls, defaults: CallOptions, given: CallLimits) -> Limits:
         """Return the limits of a call, with those of its session where the call sets none.
 
         Raises:
-            TypeError: If a limit is not a number.
-            ValueError: If a limit is not positive.
+            TypeError: If a limit is not a number, or the headers don't map strings to strings.
+            ValueError: If a limit is not positive, or a header can't be set.
         """
         on_progress = given.get("on_progress")
         check_hook("on_progress", on_progress)
@@ -104,7 +108,8 @@ class Limits:
         retry, urgent = given.get("retry", False), given.get("urgent", False)
         check_flag("retry", retry)
         check_flag("urgent", urgent)
-        return cls(timeout, total_timeout, reset, on_progress, retry, urgent)
+        headers = lowered(given.get("headers"))
+        return cls(timeout, total_timeout, reset, on_progress, retry, urgent, headers)
 
     patience: float = attrs.field(init=False, repr=False, eq=False)
     """Seconds until the call times out if no message arrives for it."""
@@ -136,6 +141,18 @@ class Limits:
         """
         deadline = inf if self.timeout is None else now + self.timeout
         return deadline if self.total_timeout is None else min(deadline, started + self.total_timeout)
+
+
+def lowered(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Check the header fields of a call; return them with names in lower case, or None if there are none.
+
+    Raises:
+        TypeError, ValueError: As `check_request_headers` raises them.
+    """
+    if headers is None:
+        return None
+    check_request_headers(headers)
+    return {name.lower(): value for name, value in headers.items()} or None
 
 
 UNLIMITED = Limits(None, None, False, None)
@@ -383,7 +400,7 @@ class Calls:
                 # storing an outcome.
                 if limits.patience != inf:
                     self._deadlines.add(counted + limits.patience, outgoing.request.id)
-                message = SessionMessage(outgoing.request, related, retry=limits.retry)
+                message = SessionMessage(outgoing.request, related, retry=limits.retry, headers=limits.headers)
                 if self._sink.has_room and not self._unsent:
                     self._sink.put(message, outgoing)
                 else:
@@ -446,7 +463,9 @@ class Calls:
             await self._sink.room(urgent=limits.urgent)
             # During the wait, the session may have been closed, or the link lost.
             if not outgoing.settled:
-                message = SessionMessage(outgoing.request, related, retry=limits.retry, urgent=limits.urgent)
+                message = SessionMessage(
+                    outgoing.request, related, retry=limits.retry, urgent=limits.urgent, headers=limits.headers
+                )
                 self._sink.put(message, outgoing)
             await self._wait(waiting, scope, started, limits)
         if waiting.outcome is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
@@ -34,7 +34,7 @@ from trio_mcp.errors import (
 )
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification, SessionMessage
-from trio_mcp.session.calls import UNLIMITED, USE_SESSION, Limit, Limits
+from trio_mcp.session.calls import UNLIMITED, USE_SESSION, Limit, Limits, lowered
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import BaseSession
 from trio_mcp.types.common import Implementation, LoggingLevel
@@ -73,6 +73,7 @@ class ClientSession(BaseSession):
     while_probing: Callable[[], AbstractContextManager[object]] = nullcontext
     last_fault: RemoteProtocolError | None = None
     _is_client = True
+    _carries_headers = False
 
     def __init__(
         self,
@@ -281,6 +282,8 @@ class ClientSession(BaseSession):
 
         Errors and cancellation are those of `BaseSession.send_request`.
         """
+        if limits.headers is not None or self._headers_for is not None:
+            limits = self._with_headers(method, limits)
         self._check_outgoing(method)
         return await self._call(method, params, limits, opened=opened)
 
@@ -289,6 +292,15 @@ class ClientSession(BaseSession):
         self._log_level = level
         if self._era is not None:
             self._era = attrs.evolve(self._era, log_level=level)  # `_era` adds the log level to each request
+
+    def carry_headers(self, headers_for: Callable[[str], Mapping[str, str] | None] | None = None) -> None:
+        """Let requests have HTTP header fields of their own, because the link is one of `streamable_http_client`.
+
+        Args:
+            headers_for: Called with the method of each request, in the task that sends it; returns header fields for
+                it, or None. Those that a caller gives replace them by name.
+        """
+        self._carries_headers, self._headers_for = True, headers_for
 
     # --- the life of the session ----------------------------------------------------------------------------------
 
@@ -330,6 +342,14 @@ class ClientSession(BaseSession):
             except RemoteProtocolError as exc:
                 # A notification that comes out of order is reported as a fault, and has no other effect.
                 self._notices.put(exc)
+
+    def _with_headers(self, method: str, limits: Limits) -> Limits:
+        if not self._carries_headers:
+            return super()._with_headers(method, limits)
+        given = None if self._headers_for is None else self._headers_for(method)
+        if given is None:
+            return limits
+        return attrs.evolve(limits, headers={**(lowered(given) or {}), **(limits.headers or {})} or None)
 
     def _check_outgoing(self, method: str) -> None:
         if self._server is None:

@@ -14,7 +14,7 @@ from trio_mcp._log import logger
 from trio_mcp._nursery import EnteredOnce, background_nursery, closing, start
 from trio_mcp.convert import another, as_object, as_result, brief, call_back
 from trio_mcp.direct_channel import BURST, Take
-from trio_mcp.errors import McpError, RemoteProtocolError, SessionClosed, TransportError
+from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.events import (
     CancelRequested,
     Fault,
@@ -84,6 +84,8 @@ class BaseSession(EnteredOnce):
     on_arrival: Callable[[Incoming, Mapping[str, Any]], Mapping[str, Any]] | None = None
     max_faults: float = MAX_FAULTS
     _is_client = False
+    # Returns HTTP header fields for a request, by its method. Only a client over HTTP sets this.
+    _headers_for: Callable[[str], Mapping[str, str] | None] | None = None
     # The methods that need no further check before they are sent. A client replaces this empty set by a set to which it
     # adds methods.
     _allowed: AbstractSet[str] = frozenset()
@@ -559,8 +561,8 @@ class BaseSession(EnteredOnce):
             result_type: The model that validates the result; without it the result is plain data.
             related_request_id: The id of the peer's request during which this one is sent. A transport with a stream
                 for each request sends our request on the stream of the peer's.
-            limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress`` and ``urgent``: see
-                `CallLimits`.
+            limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``, ``urgent`` and ``headers``:
+                see `CallLimits`.
 
         Raises:
             McpError: If the peer responds with an error.
@@ -575,6 +577,8 @@ class BaseSession(EnteredOnce):
         if limits:
             refuse_unknown(BaseSession.send_request, limits, CallLimits)
             merged = Limits.of(self.options.calls, limits)
+        if merged.headers is not None or self._headers_for is not None:
+            merged = self._with_headers(method, merged)
         if method not in self._allowed:
             self._check_outgoing(method)
         # Plain data is sent as it is, without a copy, because params may be large.
@@ -626,6 +630,17 @@ class BaseSession(EnteredOnce):
         # The session may have been closed while the notification waited for room.
         self._calls.check_open()
         self._sink.put(SessionMessage(Notification(method, plain), urgent=urgent))
+
+    def _with_headers(self, method: str, limits: Limits) -> Limits:
+        """Return the limits of a request with all of the request's own headers: a hook for clients.
+
+        Raises:
+            LocalProtocolError: If the link can't send headers with a single request.
+        """
+        raise LocalProtocolError(
+            f"{method!r} was not sent with headers of its own: only a client that reaches its server over HTTP can send"
+            " any (with several ways to the server, each of them)"
+        )
 
     def _check_outgoing(self, method: str) -> None:
         """Check that a method may be sent now: a hook for the rules of each side.

@@ -83,6 +83,11 @@ class GroupMember:
         if isinstance(target, StdioServerParameters) and target.label is None:
             target = attrs.evolve(target, label=name)  # several servers may write to one terminal or log
         self._target = target
+        if options.get("request_headers") is not None:
+            raise ValueError(
+                f"server {name!r}: a group can't have request_headers, because it remembers the names that its servers"
+                " have listed for any user; pass headers= with a call, or give each user a group"
+            )
         # The client's notifications pass through `_heard`, so that the catalog does not use lists that have changed.
         self._options = {**options, "on_message": self._heard}
         self._on_message = options.get("on_message")

@@ -16,7 +16,7 @@ from trio_mcp.extensions.tasks.following import FollowedTask, TaskCalls
 from trio_mcp.extensions.tasks.handle import TaskHandle
 from trio_mcp.extensions.tasks.wire import TaskState, final_result, read_created, read_state
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.session.calls import CallLimits
+from trio_mcp.session.calls import CallLimits, lowered
 from trio_mcp.types.versions import MODERN_REVISIONS
 
 if TYPE_CHECKING:
@@ -46,17 +46,25 @@ class FollowedTasks:
     def __len__(self) -> int:
         return len(self._followed)
 
-    def created(self, result: dict[str, Any]) -> FollowedTask:
-        """Follow a task that the server has just created.
+    def created(self, result: dict[str, Any], limits: CallLimits) -> FollowedTask:
+        """Follow a task that the server has just created for a call.
 
         Raises:
             RemoteProtocolError: If the result is malformed.
         """
         seed = read_created(result)
-        return self.follow(seed.task_id, seed)
+        return self.follow(seed.task_id, limits, seed)
 
-    def follow(self, task_id: str, seed: TaskState | None = None) -> FollowedTask:
-        """Follow a task; ``seed`` is the state with which it was created, or None."""
+    def follow(self, task_id: str, limits: CallLimits, seed: TaskState | None = None) -> FollowedTask:
+        """Follow a task; ``seed`` is the state with which it was created, or None.
+
+        Raises:
+            TypeError, ValueError: If the headers of the call can't be sent.
+        """
+        headers = lowered(limits.get("headers"))
+        # A response to a request with headers of its own is only for the one who sent it.
+        if self.calls.access.is_apart(limits):
+            return FollowedTask(self.calls, task_id, seed, headers, apart=True)
         followed = self._followed.get(task_id)
         if followed is None:
             self._followed[task_id] = followed = FollowedTask(self.calls, task_id, seed)
@@ -64,7 +72,7 @@ class FollowedTasks:
 
     async def finish(self, result: dict[str, Any], limits: CallLimits) -> dict[str, Any]:
         """Wait for the task that a call has become, and return its result; if the wait ends early, cancel the task."""
-        followed = self.created(result)
+        followed = self.created(result, limits)
         try:
             state = await followed.outcome(limits)
         finally:
@@ -110,7 +118,8 @@ class ClientTasks:
             name: The tool's name.
             arguments: Its arguments, as in `Client.call_tool`.
             meta: Further entries for the request's ``_meta``, as in `Client.call_tool`.
-            limits: As in `Client.call_tool`; they apply until the task has been created.
+            limits: As in `Client.call_tool`; they apply until the task has been created, except that ``headers`` go
+                with each request about the task.
 
         Raises:
             UnknownTool: If the server has no such tool.
@@ -126,24 +135,26 @@ class ClientTasks:
         followed = self._followed
         result = await followed.calls.access.call_tool(name, arguments, meta=meta, **limits)
         if result.get("resultType") != "task":
-            return TaskHandle(followed.calls, None, name, result)
-        return TaskHandle(followed.calls, followed.created(result), name)
+            return TaskHandle(followed.calls, None, name, limits, result)
+        return TaskHandle(followed.calls, followed.created(result, limits), name, limits)
 
-    def task(self, task_id: str, *, tool: str | None = None) -> TaskHandle:
+    def task(self, task_id: str, *, tool: str | None = None, headers: Mapping[str, str] | None = None) -> TaskHandle:
         """Return a handle for a task whose id is known, for example from an earlier connection. Nothing is sent.
 
         Args:
             task_id: The task's id.
             tool: The name of the tool that was called, so that its result is checked against the tool's output schema;
                 None to not check it.
+            headers: HTTP header fields for each request about the task: see `CallLimits`.
 
         Raises:
-            TypeError, ValueError: If the id is not a string, or is empty.
+            TypeError, ValueError: If the id is not a string, or is empty, or the headers can't be sent.
         """
         check_text("task_id", task_id)
         if tool is not None:
             check_text("tool", tool)
-        return TaskHandle(self._followed.calls, self._followed.follow(task_id), tool)
+        limits = CallLimits(headers=headers)
+        return TaskHandle(self._followed.calls, self._followed.follow(task_id, limits), tool, limits)
 
 
 class TasksClientSide(ClientExtension):

@@ -72,12 +72,16 @@ class TaskCalls:
     access: ClientAccess
     listens: bool = True
 
-    async def request(self, method: str, task_id: str, limits: CallLimits, **params: Any) -> dict[str, Any]:
+    async def request(self, method: str, task: FollowedTask, limits: CallLimits, **params: Any) -> dict[str, Any]:
         """Send a request about a task. A client with several ways to the server may repeat it on another way."""
-        timeout, urgent = limits.get("timeout", USE_SESSION), limits.get("urgent", False)
-        return await self.client.request(
-            method, {"taskId": task_id, **params}, timeout=timeout, total_timeout=None, retry=True, urgent=urgent
+        of_one = CallLimits(
+            timeout=limits.get("timeout", USE_SESSION),
+            total_timeout=None,
+            retry=True,
+            urgent=limits.get("urgent", False),
+            headers=task.headers,
         )
+        return await self.client.request(method, {"taskId": task.id, **params}, **of_one)
 
 
 class FollowedTask:
@@ -87,16 +91,29 @@ class FollowedTask:
         calls: The requests and settings that the tasks of the client share.
         task_id: The task's id.
         seed: The state with which the task was created; None if only its id is known.
+        headers: The HTTP headers that each request about the task has for itself.
+        apart: Whether the requests may have such headers; the object is then for one handle alone, and does not listen.
 
     Attributes:
         id: The task's id.
+        headers: The argument.
         state: The newest known state; None before the first one.
         whole: Whether the state includes the outcome and the questions, which the result that creates a task lacks.
         version: How many states have been recorded.
     """
 
-    def __init__(self, calls: TaskCalls, task_id: str, seed: TaskState | None = None) -> None:
+    def __init__(
+        self,
+        calls: TaskCalls,
+        task_id: str,
+        seed: TaskState | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        apart: bool = False,
+    ) -> None:
         self.id = task_id
+        self.headers = headers
+        self._apart = apart
         self.state = seed
         self.whole = False
         self.version = 0
@@ -137,7 +154,7 @@ class FollowedTask:
             RemoteProtocolError: If the state is malformed, or the server has changed a final status.
         """
         before, heard = self.ended, self._heard
-        state = read_state(await self._calls.request("tasks/get", self.id, limits), self.id)
+        state = read_state(await self._calls.request("tasks/get", self, limits), self.id)
         self._polled, self._overtaken = trio.current_time(), self._heard > heard
         self._polls += 1
         if before and self.state is not None and state.status != self.state.status:
@@ -273,7 +290,7 @@ class FollowedTask:
     async def _send_answers(self, limits: CallLimits) -> None:
         answers, self._unsent = self._unsent, {}
         try:
-            await self._calls.request("tasks/update", self.id, limits, inputResponses=answers)
+            await self._calls.request("tasks/update", self, limits, inputResponses=answers)
         except BaseException:
             # The server may have got the answers already; it then ignores them.
             self._unsent = {**answers, **self._unsent}
@@ -284,7 +301,7 @@ class FollowedTask:
 
     async def cancel(self, limits: CallLimits) -> None:
         """Ask the server to cancel the task."""
-        await self._calls.request("tasks/cancel", self.id, limits)
+        await self._calls.request("tasks/cancel", self, limits)
 
     def abandon(self) -> None:
         """Cancel the task in a background task of the session, unless it has ended; do not wait."""
@@ -306,6 +323,7 @@ class FollowedTask:
         self._waiting += 1
         if (
             self._calls.listens
+            and not self._apart
             and not self.ended
             and self._hearing is None
             and self._listens < MAX_ATTEMPTS_TO_HEAR

@@ -35,11 +35,13 @@ class TaskHandle:
         calls: TaskCalls,
         followed: FollowedTask | None,
         tool: str | None,
+        limits: CallLimits,
         final: dict[str, Any] | None = None,
     ) -> None:
         self._calls = calls
         self._followed = followed
         self._tool = tool
+        self._headers = limits.get("headers")
         self._final = final
 
     def __repr__(self) -> str:
@@ -99,7 +101,8 @@ class TaskHandle:
         Args:
             result_type: The type of the value that the tool returns, as in `Client.call_tool`.
             limits: As in `Client.call_tool`, except that ``timeout`` applies to each request, ``total_timeout`` to the
-                whole wait, and ``on_progress`` is not called: a task reports no progress.
+                whole wait, and ``on_progress`` is not called: a task reports no progress. There can be no ``headers``:
+                the task's requests have those of the call that created it, or of `ClientTasks.task`.
 
         Returns:
             The result, checked as in `Client.call_tool`; but not against the output schema, if the handle was made
@@ -118,6 +121,8 @@ class TaskHandle:
         """
         if limits:
             refuse_unknown(TaskHandle.result, limits, CallLimits)
+            if limits.get("headers") is not None:
+                raise ValueError("headers are given where a task is created, or to task(…), and not for its result")
         adapter = None if result_type is None else adapter_of(result_type)
         final = self._final
         if self._followed is not None:
@@ -128,7 +133,7 @@ class TaskHandle:
                 assert total is not None
                 raise RequestTimeout("tasks/get", total, "total_timeout")
         assert final is not None
-        return await self._calls.access.read_tool_result(final, self._tool, adapter)
+        return await self._calls.access.read_tool_result(final, self._tool, adapter, self._headers)
 
     async def cancel(self, *, timeout: Limit = USE_SESSION) -> None:
         """Ask the server to cancel the task.

@@ -32,6 +32,7 @@ from trio_mcp.proxy.upstream import Upstream
 from trio_mcp.server.context import Context, ServedContext
 from trio_mcp.server.extensions import ExtensionRun
 from trio_mcp.server.features.extension_parts import ListenField
+from trio_mcp.session.calls import CallLimits
 from trio_mcp.stores.contract import StoredTask, Stores
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 from trio_mcp.types.versions import MODERN_REVISIONS
@@ -102,7 +103,7 @@ class TasksOnProxy(ProxyExtension):
             handed_over = True
         finally:
             if not handed_over:  # no client knows of the task
-                followed_of(upstream.client).follow(seed.task_id).abandon()
+                followed_of(upstream.client).follow(seed.task_id, CallLimits()).abandon()
         return {**result, "taskId": task_id, "ttlMs": _ttl(seed)}
 
     async def _keep(self, context: ServedContext[Any], task_id: str, seed: TaskState) -> None:

@@ -15,6 +15,7 @@ from trio_mcp.eras.client_negotiation import supported_by
 from trio_mcp.errors import (
     Disconnected,
     HttpError,
+    LocalProtocolError,
     McpError,
     RemoteProtocolError,
     TransportError,
@@ -104,8 +105,8 @@ class SessionView(Protocol):
     async def announced(self) -> None:
         """Start whatever has to wait until the server has accepted ``notifications/initialized``."""
 
-    async def resume(self, decoder: EventDecoder, take: TakeEvent) -> None:
-        """Resume a stream that ended too early.
+    async def resume(self, decoder: EventDecoder, take: TakeEvent, own: Mapping[str, str] | None) -> None:
+        """Resume a stream that ended too early; ``own`` are the header fields that its caller has given.
 
         Raises:
             HttpError: If the server refuses the stream.
@@ -235,8 +236,10 @@ class Remote:
         # Over HTTP+SSE, the URL of the endpoint names the session, so every message is sent in a session.
         return not self.answers_here or (session is not None and session.id is not None)
 
-    async def tell(self, message: Message) -> None:
+    async def tell(self, message: Message, own: Mapping[str, str] | None = None) -> None:
         """Send a message that gets no response; send it again if the connection breaks and a duplicate does no harm.
+
+        ``own`` are header fields for this message alone.
 
         One of our own responses may arrive twice: a server ignores the second. It is also sent again if the server asks
         for that, because a function of the server waits for it.
@@ -246,7 +249,7 @@ class Remote:
         """
         for last in (*[False] * (MAX_TELLS - 1), True):
             try:
-                await self._tell_twice(message)
+                await self._tell_twice(message, own)
             except HttpError as exc:
                 if last or isinstance(message, Notification) or exc.trouble != "busy" or exc.retry_after is None:
                     raise
@@ -254,16 +257,16 @@ class Remote:
             else:
                 return
 
-    async def _tell_twice(self, message: Message) -> None:
+    async def _tell_twice(self, message: Message, own: Mapping[str, str] | None) -> None:
         try:
-            await self._tell(message)
+            await self._tell(message, own)
         except Disconnected as exc:
             # A message that was certainly not sent may be sent again, even if it is not repeatable.
             if exc.sent and isinstance(message, Notification) and not facts_of(message.method).repeatable:
                 raise
-            await self._tell(message)
+            await self._tell(message, own)
 
-    async def _tell(self, message: Message) -> None:
+    async def _tell(self, message: Message, own: Mapping[str, str] | None) -> None:
         session = self.sessions.session
         content, problem = encode_or_replace(message)
         if problem is not None:
@@ -272,15 +275,22 @@ class Remote:
             return
         # The body of a successful response means nothing, but the body is read so that the connection can be used
         # again.
-        async with self.wire.exchange("POST", self.headers(session), content, url=self.endpoint) as response:
+        async with self.wire.exchange("POST", self.headers(session), content, url=self.endpoint, own=own) as response:
             if answer_kind(response.status, response.headers, awaits_answer=False) == "failed":
                 raise (await refusal_of(response, message, in_session=self.in_session(session))).error
             await response.beginning(MAX_ERROR_BODY, DRAIN_TIMEOUT)
         if isinstance(message, Notification) and message.method == "notifications/initialized" and session is not None:
             await session.announced()
 
-    async def ask(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
+    async def ask(
+        self, method: str, params: dict[str, Any] | None, behind: PostedRequest | None = None
+    ) -> dict[str, Any]:
         """Make a request for the link itself; the session that uses the link does not see it.
+
+        Args:
+            method: The method.
+            params: The parameters.
+            behind: The request that needs the answer; the header fields that its caller has given are sent, too.
 
         Raises:
             TrioMcpError: If the request gets no result.
@@ -288,6 +298,8 @@ class Remote:
         # The id is a string, so that it differs from the ids of the session's requests, which are integers.
         request = Request(f"transport-{next(self._ids)}", method, params)
         exchange = PostedRequest(request, modern_revision_of(request), self, private=True)
+        if behind is not None:
+            exchange.own, exchange.own_tools = behind.own, behind.own_tools
         failed = await exchange.post(None)
         if failed is not None:
             raise failed.error
@@ -304,22 +316,27 @@ class Remote:
         # the caller's, such as a progress token.
         given = (exchange.request.params or {}).get("_meta") or {}
         meta = {key: value for key, value in given.items() if key.startswith("io.modelcontextprotocol/")}
+        # A server may list other tools to a caller with other header fields, so such a list serves one call alone.
+        if exchange.own is not None:
+            exchange.own_tools = RequestHeaders()
+            return await self._learn_tools(exchange, meta)
         async with self._listing:
             # If pages of tools have been learned in the meantime, another call has listed the tools since this call was
             # sent.
-            if self.request_headers.learned != exchange.tools_seen:
-                return True
-            params: dict[str, Any] = {"_meta": meta}
-            try:
-                for _ in range(MAX_PAGES):
-                    cursor = (await self.ask("tools/list", params)).get("nextCursor")
-                    if not isinstance(cursor, str):
-                        break
-                    params = {"_meta": meta, "cursor": cursor}
-            except TrioMcpError as exc:
-                logger.debug("the tools can't be listed: %s", exc)
-                # The caller gets the error of its own call, rather than an error about a list that it never asked for.
-                return False
+            return self.request_headers.learned != exchange.tools_seen or await self._learn_tools(exchange, meta)
+
+    async def _learn_tools(self, exchange: PostedRequest, meta: dict[str, Any]) -> bool:
+        params: dict[str, Any] = {"_meta": meta}
+        try:
+            for _ in range(MAX_PAGES):
+                cursor = (await self.ask("tools/list", params, exchange)).get("nextCursor")
+                if not isinstance(cursor, str):
+                    break
+                params = {"_meta": meta, "cursor": cursor}
+        except TrioMcpError as exc:
+            logger.debug("the tools can't be listed: %s", exc)
+            # The caller gets the error of its own call, rather than an error about a list that it never asked for.
+            return False
         return True
 
     def _discovered(self, exchange: PostedRequest, answer: Answer) -> Answer:
@@ -334,7 +351,8 @@ class Remote:
     def _listed(self, exchange: PostedRequest, answer: Answer) -> Answer:
         if exchange.modern is None or not isinstance(answer, Response):
             return answer
-        return attrs.evolve(answer, result=self.request_headers.learn(answer.result))
+        tools = self.request_headers if exchange.own is None else exchange.own_tools or RequestHeaders()
+        return attrs.evolve(answer, result=tools.learn(answer.result))
 
 
 # --- a request ------------------------------------------------------------------------------------------------------
@@ -349,6 +367,8 @@ class PostedRequest:
         modern: The revision that the request names, if it is of the modern era.
         remote: The server.
         private: Whether the request is the link's own; the session that uses the link then does not get the response.
+        own: The header fields that the caller has given for this request, with names in lower case; None without any.
+        own_tools: What tools want in headers, as listed for this request alone, because it has fields of its own.
         scope: Cancelling it closes the connection.
         session: The session in which the request was sent.
         sent: Whether the request may have reached the server.
@@ -364,6 +384,8 @@ class PostedRequest:
     modern: str | None
     remote: Remote
     private: bool = False
+    own: Mapping[str, str] | None = None
+    own_tools: RequestHeaders | None = None
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     session: SessionView | None = None
     sent: bool = False
@@ -381,6 +403,8 @@ class PostedRequest:
             TrioMcpError: If the call fails.
         """
         remote = self.remote
+        if self.own is not None:
+            self._check_own(self.own)
         if self.modern is not None:
             remote.modern = self.modern
         mends = remote.mends
@@ -405,6 +429,26 @@ class PostedRequest:
             raise failed.error
         await self._settle(failed.answer)
 
+    def _check_own(self, own: Mapping[str, str]) -> None:
+        """Check that the header fields of this one request can be sent.
+
+        Raises:
+            LocalProtocolError: If an ``Authorization`` among them can't.
+        """
+        if "authorization" not in own:
+            return
+        if self.remote.wire.authorizes:
+            why = "the connection has an auth=, or credentials in its URL or http_client, which authorize each request"
+        elif self.modern is None:
+            # Otherwise the server would be asked to serve one user in the session of another.
+            why = (
+                "in the legacy era a session belongs to the user who has opened it; give each user a client, with"
+                " HttpServerParameters(headers=…)"
+            )
+        else:
+            return
+        raise LocalProtocolError(f"{self.request.method!r} was not sent with an Authorization of its own: {why}")
+
     async def post(self, session: SessionView | None) -> Failed | None:
         """Send the request once, and deliver its response.
 
@@ -421,7 +465,7 @@ class PostedRequest:
             if self.modern is None:
                 headers = remote.headers(session)
             else:
-                headers = remote.request_headers.of(request, self.modern)
+                headers = (self.own_tools or remote.request_headers).of(request, self.modern)
         except ValueError as exc:
             raise not_sent(request.method, str(exc)) from None
         try:
@@ -438,7 +482,7 @@ class PostedRequest:
         # request needs to know whether it was.
         written = self._all_written if self.modern is None else None
         async with remote.wire.exchange(
-            "POST", headers, content, url=remote.endpoint, written=written, held=self._held
+            "POST", headers, content, url=remote.endpoint, written=written, held=self._held, own=self.own
         ) as response:
             self.response = response
             kind = answer_kind(response.status, response.headers, awaits_answer=remote.answers_here)
@@ -494,7 +538,7 @@ class PostedRequest:
             # A stream is resumable only if an event had an id (L, Resumability and Redelivery).
             if self.answer is None and session is not None and decoder.last_event_id:
                 try:
-                    await session.resume(decoder, take)
+                    await session.resume(decoder, take, self.own)
                 except TransportError as exc:
                     raise self._unresumed(response, exc) from exc
         if self.answer is None:

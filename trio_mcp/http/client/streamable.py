@@ -30,7 +30,7 @@ from trio_mcp.jsonrpc.messages import (
     TransportFailure,
     is_request_id,
 )
-from trio_mcp.link import BUFFER, Link, hand_on, not_sent
+from trio_mcp.link import BUFFER, HeaderLink, Link, hand_on, not_sent
 from trio_mcp.retrying import Backoff
 from trio_mcp.stopwatch import current_stopwatch
 from trio_mcp.types.methods import facts_of
@@ -116,7 +116,7 @@ class HttpLink:
         # session's task to run.
         inbound, read = open_direct_channel(BUFFER)
         write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
-        self.link = Link(read, write)
+        self.link = HeaderLink(read, write)
         self._channels = (read, write, inbound, self._outbound)
         self.remote = Remote(wire, functools.partial(hand_on, inbound), max_message_size, backoff)
         self.remote.sessions = session_keeper(self.remote)
@@ -171,7 +171,9 @@ class HttpLink:
                         places = self._urgent_places if item.urgent else self._places
                         # The exchange is put into the table before its task starts, so that an immediate cancellation
                         # finds it.
-                        self._exchanges[message.id] = PostedRequest(message, modern_revision_of(message), self.remote)
+                        self._exchanges[message.id] = PostedRequest(
+                            message, modern_revision_of(message), self.remote, own=item.headers
+                        )
                         self.remote.nursery.start_soon(self._ask, self._exchanges[message.id], places)
                     else:
                         error = not_sent(message.method, f"{MAX_EXCHANGES} requests are under way or waiting")
@@ -246,7 +248,9 @@ class HttpLink:
             elif not exchange.written:
                 exchange.accepted = trio.Event()
                 told()  # the rest of the request isn't needed; the notice is for a server that has all of it
-            posts.start_soon(self._post, notice, self.remote.tell, told, exchange.accepted)
+            # A gateway may route by the header fields of the request, so the notice has them, too.
+            tell = functools.partial(self.remote.tell, own=exchange.own)
+            posts.start_soon(self._post, notice, tell, told, exchange.accepted)
 
     def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:
         """Send a message after all earlier ones that belong to the same request from the peer.

@@ -64,6 +64,7 @@ class HttpWire:
     Attributes:
         url: The default URL.
         shown: The default URL as it appears in messages, without the parts that may be secret.
+        authorizes: Whether each request gets an ``Authorization`` that one of its own would conflict with.
     """
 
     def __init__(self, sender: Sender, parameters: HttpServerParameters, signer: Signer | None = None) -> None:
@@ -76,6 +77,7 @@ class HttpWire:
         self._own = {name.lower(): (name, value) for name, value in own}
         self.url = parameters.url
         self.shown = _shown(self.url)
+        self.authorizes = signer is not None or sender.authorizes or "@" in urlsplit(self.url).netloc
 
     @contextlib.asynccontextmanager
     async def exchange(
@@ -87,13 +89,15 @@ class HttpWire:
         url: str | None = None,
         written: Written | None = None,
         held: Held | None = None,
+        own: Mapping[str, str] | None = None,
     ) -> AsyncIterator[HttpResponse]:
         """Send a request, and yield the response as soon as its head has arrived.
 
         If the exchange is cancelled, or the block is left before the body has ended, the connection is closed.
         `written` is called once all of the request has been handed to the connection. `held` is called with True before
         the request waits for its authorization, while the server has nothing to carry out, and with False before the
-        request is sent.
+        request is sent. `own` are further fields that the caller of this one request has given, with names in lower
+        case; `headers` take precedence over them, and no cookie of the response is kept, as it may belong to them.
 
         Raises:
             AuthorizationError: If the server asks for an authorization that could not be obtained.
@@ -102,6 +106,8 @@ class HttpWire:
         """
         url = self.url if url is None else url
         fields = dict(self._own)
+        if own is not None:
+            fields |= {name: (name, value) for name, value in own.items()}
         for name, value in headers.items():
             fields[name.lower()] = name, value
         attempt = None if self._signer is None else self._signer.attempt()
@@ -111,7 +117,7 @@ class HttpWire:
         while True:
             signed = fields if attempt is None else await _signed(fields, attempt, method, url, held)
             target = f"{method} {self.shown if url == self.url else _shown(url)}"
-            response = await self._sender.send(method, url, signed, content, written, target)
+            response = await self._sender.send(method, url, signed, content, written, target, keeps_cookies=own is None)
             response.asked = signed
             try:
                 packed = response.headers.get("Content-Encoding") or "identity"

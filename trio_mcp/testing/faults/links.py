@@ -78,7 +78,7 @@ class FaultLinks(FaultInjector):
             async with self._open() as inner, background_nursery() as nursery:
                 ends = _Ends(inner, outbound, inbound, self._on_sent)
                 nursery.start_soon(self._relay, connection, ends)
-                yield Link(read, write)
+                yield inner._replace(read=read, write=write)
                 # The block ended without an exception, so what was written last still goes out, as on any other link.
                 read.close()
                 write.close()

@@ -10,6 +10,7 @@ import copy
 import math
 import random
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -69,6 +70,7 @@ class EventStream:
         session: The session that the stream belongs to.
         decoder: The decoder of the current or last connection.
         take: Takes each event; returns True when no more events are wanted.
+        own: The header fields that the caller of the request has given, if this is the stream of one.
         opened: Whether the stream has been open at least once.
         answered: Set when `follow` has received a first HTTP response, of any status.
     """
@@ -76,6 +78,7 @@ class EventStream:
     session: LegacySession
     decoder: EventDecoder
     take: TakeEvent
+    own: Mapping[str, str] | None = None
     opened: bool = False
     answered: trio.Event = attrs.field(factory=trio.Event)
     _finished: bool = False
@@ -133,7 +136,7 @@ class EventStream:
             headers = self.session.stream_headers(self.decoder.last_event_id)
         except ValueError as exc:
             raise TransportError(f"the event stream of {wire.shown} can't be resumed: {exc}") from None
-        async with wire.exchange("GET", headers) as response:
+        async with wire.exchange("GET", headers, own=self.own) as response:
             self.answered.set()
             if response.status != 200 or response.headers.media_type != EVENTS:
                 raise (await refusal_of(response, in_session=self.session.id is not None)).error
@@ -190,9 +193,9 @@ class LegacySession:
             )
         return {"Accept": EVENTS, **self.headers, LAST_EVENT_ID: last_event_id}
 
-    async def resume(self, decoder: EventDecoder, take: TakeEvent) -> None:
+    async def resume(self, decoder: EventDecoder, take: TakeEvent, own: Mapping[str, str] | None) -> None:
         """Resume a stream that ended too early (L, Resumability and Redelivery)."""
-        await EventStream(self, decoder, take).follow(at_once=False)
+        await EventStream(self, decoder, take, own).follow(at_once=False)
 
     async def announced(self) -> None:
         """Start listening for the server's own messages, and wait a moment for the server to respond."""

@@ -88,6 +88,8 @@ class Http1Sender:
         url: The URL of most requests. A name and a password in it are sent as Basic authentication (RFC 7617).
     """
 
+    authorizes = False  # a field of the request replaces the one from the URL
+
     def __init__(self, url: str) -> None:
         self.fields: HeaderFields = [("User-Agent", f"trio-mcp/{__version__}")]
         parts = urlsplit(url)
@@ -104,7 +106,15 @@ class Http1Sender:
         self._idle: deque[tuple[OutgoingConnection, float]] = deque()
 
     async def send(
-        self, method: str, url: str, fields: FieldsByName, content: bytes, written: Written | None, target: str
+        self,
+        method: str,
+        url: str,
+        fields: FieldsByName,
+        content: bytes,
+        written: Written | None,
+        target: str,
+        *,
+        keeps_cookies: bool = True,
     ) -> HttpResponse:
         # A call that has already been cancelled must send nothing. The cancellation is checked now, because the first
         # wait is usually the wait for the response.
@@ -142,7 +152,7 @@ class Http1Sender:
                 text = f"{text.rstrip('.')}; does its URL begin with https://?"
             raise failure(kind, text, target) from None
         self._answered = True
-        if head.headers.get("set-cookie") is not None:
+        if keeps_cookies and head.headers.get("set-cookie") is not None:
             try:
                 self._keep_cookies(url, head.headers.all("set-cookie"))
             except BaseException:

@@ -12,6 +12,7 @@ import os
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
+from http.cookiejar import Cookie, CookieJar
 from typing import Any, Final, Self
 
 import attrs
@@ -58,6 +59,7 @@ class HttpxSender:
         self.fields: HeaderFields = []
         self._failures, self._content = parts_of(package)
         self._client = client
+        self.authorizes = client.auth is not None
         given = client.timeout
         # The session limits the time for a response (`read`), and the link limits the number of exchanges (`pool`). The
         # timeout is an object of the same class as the client's own, because each of the two packages has its own
@@ -65,7 +67,15 @@ class HttpxSender:
         self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
 
     async def send(
-        self, method: str, url: str, fields: FieldsByName, content: bytes, written: Written | None, target: str
+        self,
+        method: str,
+        url: str,
+        fields: FieldsByName,
+        content: bytes,
+        written: Written | None,
+        target: str,
+        *,
+        keeps_cookies: bool = True,
     ) -> HttpResponse:
         try:
             request = self._client.build_request(
@@ -73,13 +83,28 @@ class HttpxSender:
             )
             # The body of the request is replaced, because httpx would make it an async generator; see `parts_of`.
             request.stream = self._content(content, written)
+            kept = None if keeps_cookies else list(self._client.cookies.jar)
             response = await self._client.send(request, stream=True, follow_redirects=False)
+            if kept is not None:
+                self._forget_cookies(response, kept)
         except self._failures as exc:
             raise disconnected(exc, target) from None
         except Exception as exc:  # raised by a hook of the caller's client, such as authentication
             logger.error("%s failed", target, exc_info=exc)
             raise TransportError(f"{target} failed: {type(exc).__name__}: {exc}") from exc
         return response_of(response, target, self._failures)
+
+    def _forget_cookies(self, response: Any, kept: list[Cookie]) -> None:
+        """Undo what the cookies of a response have changed; httpx has kept them already."""
+        jar: CookieJar = self._client.cookies.jar
+        before = {(each.domain, each.path, each.name): each for each in kept}
+        for cookie in list(response.cookies.jar):
+            place = cookie.domain, cookie.path, cookie.name
+            if place in before:
+                jar.set_cookie(before[place])
+            else:
+                with contextlib.suppress(KeyError):  # the response may have deleted the cookie
+                    jar.clear(*place)
 
 
 @contextlib.asynccontextmanager

@@ -155,12 +155,22 @@ class Sender(Protocol):
 
     Attributes:
         fields: Default header fields for each request.
+        authorizes: Whether the sender sets the ``Authorization`` of each request itself.
     """
 
     fields: HeaderFields
+    authorizes: bool
 
     async def send(
-        self, method: str, url: str, fields: FieldsByName, content: bytes, written: Written | None, target: str
+        self,
+        method: str,
+        url: str,
+        fields: FieldsByName,
+        content: bytes,
+        written: Written | None,
+        target: str,
+        *,
+        keeps_cookies: bool = True,
     ) -> HttpResponse:
         """Send a request and wait for the head of the response; redirections are not followed.
 
@@ -171,6 +181,7 @@ class Sender(Protocol):
             content: The body.
             written: Called once all of the request has been handed to the connection.
             target: The method and the URL for messages, without secrets.
+            keeps_cookies: Whether later requests may have the cookies that the response sets.
 
         Raises:
             Disconnected: If the connection could not be made, or broke.
