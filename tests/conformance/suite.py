@@ -43,6 +43,12 @@ SCENARIO_MILLISECONDS = "60000"
 _NO_HANDSHAKE = re.compile("Client did not send a (initialize|notifications/initialized) request")
 """What http-standard-headers skips, because there is no such request in 2026-07-28, the only revision it is for."""
 
+REQUIRED: dict[str, dict[str, int]] = {
+    "2025-11-25": {"server": 30, "client": 18},
+    "2026-07-28": {"server": 37, "client": 32},
+}
+"""Revision -> how many scenarios the suite requires of each side for conformance. It has no others."""
+
 Side = Literal["client", "server", "authorization"]
 """What is tested: one of our two sides, or the authorization server of `trio_mcp.auth.testing`."""
 
@@ -103,6 +109,19 @@ class Suite:
             return "2026-07-28" if first == "2026-07-28" else "2025-11-25"
 
         return [name for name, tags in self._tags(side, BARE).items() if chosen(tags[0]) not in tags]
+
+    def required(self, revision: str) -> dict[str, list[str]]:
+        """Return the names of the scenarios that conformance to a revision requires, for ``server`` and ``client``.
+
+        The suite has frozen them when the revision was released.
+        """
+        output = self._run("list", "--requirements", revision, check=True)
+        counted, _, _ = output.partition("never scored")
+        parts = re.split(r"^(Server|Client) scenarios .*$", counted, flags=re.MULTILINE)[1:]
+        return {
+            kind.lower(): re.findall(r"^  - (\S+)$", part, re.MULTILINE)
+            for kind, part in zip(parts[::2], parts[1::2], strict=True)
+        }
 
     def _tags(self, side: Side, revision: str) -> dict[str, list[str]]:
         """Scenarios, each with the revisions that have it, the oldest first; or with ``extension``."""

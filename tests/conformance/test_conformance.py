@@ -28,12 +28,14 @@ from trio_mcp.auth.testing import AuthorizationServer
 from .suite import (
     BARE,
     MANIFEST,
+    REQUIRED,
     REVISIONS,
     SCENARIO_MILLISECONDS,
     Check,
     Suite,
     everything_front,
     everything_url,
+    expected_failures,
     judge,
 )
 
@@ -167,6 +169,15 @@ def test_nothing_of_the_bare_suite_is_left_out(suite: Suite) -> None:
     """Scenarios that the suite lists without a revision run with one, or by themselves."""
     run = {scenario for revision in REVISIONS for scenario in suite.scenarios("client", revision)}
     assert run | set(suite.only_bare("client")) == set(suite.scenarios("client", BARE))
+
+
+@pytest.mark.parametrize("revision", REQUIRED)
+def test_all_that_conformance_requires_is_run_and_may_not_fail(suite: Suite, revision: str) -> None:
+    """The suite's ``--requirements``, by which SEP-3405 would compute the tier of an SDK."""
+    required = suite.required(revision)
+    for side in ("server", "client"):
+        assert set(required[side]) <= set(suite.scenarios(side, revision)) - set(expected_failures(side, revision))
+    assert {side: len(names) for side, names in required.items()} == REQUIRED[revision]
 
 
 # --- the modern era without the legacy era's HTTP code: the same suite, with the same totals --------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from . import suite
-from .suite import BARE, CHECKOUT, REVISIONS, TOTALS, Check, expected_failures, judge
+from .suite import BARE, CHECKOUT, REQUIRED, REVISIONS, TOTALS, Check, expected_failures, judge
 
 PASS = [Check("a", "SUCCESS", "fine"), Check("b", "INFO", "seen")]
 
@@ -42,6 +42,9 @@ def test_the_page_has_the_totals() -> None:
     for revision in (*REVISIONS, BARE):
         counts = [str(count) for side in ("server", "client") for count in TOTALS[side, revision]]  # type: ignore[index]
         assert f"| {' | '.join([revision, *counts])} |" in page
+    for revision, required in REQUIRED.items():
+        server, client = required["server"], required["client"]
+        assert f"| {revision} | {server} | {server} | {client} | {client} |" in page
 
 
 @pytest.mark.parametrize("status", ["FAILURE", "WARNING", "SKIPPED", "NEWS"])
