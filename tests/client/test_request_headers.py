@@ -1,4 +1,4 @@
-"""HTTP headers of a single request: where they go, and that nothing learned with them serves anybody else."""
+"""HTTP headers of a single request: where they go, and that nothing learned with them serves another caller."""
 
 from __future__ import annotations
 
@@ -450,17 +450,17 @@ class Private:
         return {"name": user}
 
     async def listed(self, kind: str, item: Callable[[str], dict[str, Any]], asked: Asked) -> None:
-        await self.kept(asked, {kind: [item(asked.headers.get("x-user", "nobody"))]})
+        await self.kept(asked, {kind: [item(asked.headers.get("x-user", "anonymous"))]})
 
     async def read(self, asked: Asked) -> None:
-        contents = [{"uri": "x:y", "text": asked.headers.get("x-user", "nobody")}]
+        contents = [{"uri": "x:y", "text": asked.headers.get("x-user", "anonymous")}]
         await self.kept(asked, {"contents": contents})
 
     async def kept(self, asked: Asked, content: Mapping[str, Any]) -> None:
         await asked.result({"resultType": "complete", "ttlMs": 3_600_000, "cacheScope": "public", **content})
 
     async def call(self, asked: Asked) -> None:
-        who = asked.headers.get("x-user", "nobody")
+        who = asked.headers.get("x-user", "anonymous")
         await asked.result({"resultType": "complete", "content": [], "structuredContent": {"who": who}})
 
 
@@ -478,7 +478,7 @@ async def test_a_call_with_headers_neither_reads_nor_writes_the_cache(method: st
     """Otherwise user B reads what is meant for user A, who shares the client."""
     async with serving(Private().handlers) as server, Client(server.url, cache=ResponseCache()) as client:
         for given in ({"headers": ANN}, {"headers": BOB}, {}, {"headers": ANN}, {}, {"headers": BOB}):
-            user = given.get("headers", {"X-User": "nobody"})["X-User"]
+            user = given.get("headers", {"X-User": "anonymous"})["X-User"]
             assert f"{user!r}" in repr((await call(client, **given)).to_wire())
         assert users(server, method) == ["ann", "bob", None, "ann", "bob"]  # the second without headers was cached
 
@@ -490,7 +490,7 @@ async def test_calls_at_once_share_no_answer() -> None:
     async def one(client: Client, user: str | None) -> None:
         headers = None if user is None else {"X-User": user}
         page = await client.list_tools(headers=headers)
-        seen.append(page.tools[0].description == (user or "nobody"))
+        seen.append(page.tools[0].description == (user or "anonymous"))
 
     async with (
         serving(Private().handlers) as server,
@@ -509,7 +509,7 @@ async def test_a_list_with_headers_teaches_no_output_schema() -> None:
         assert client.statistics().known_tools == 0
         assert (await client.call_tool("t", headers=BOB)).data == {"who": "bob"}
         assert users(server, "tools/list") == ["ann"]
-        assert (await client.call_tool("t")).data == {"who": "nobody"}
+        assert (await client.call_tool("t")).data == {"who": "anonymous"}
         assert users(server, "tools/list") == ["ann", None]
         assert (await client.call_tool("t", headers=ANN)).data == {"who": "ann"}
         assert users(server, "tools/list") == ["ann", None]
@@ -536,9 +536,10 @@ async def test_names_are_suggested_from_the_callers_own_list() -> None:
     private.handlers |= {"tools/call": unknown, "tools/list": partial(private.listed, "tools", tool)}
     async with serving(private.handlers) as server, Client(server.url) as client:
         for headers in (ANN, None, BOB):
+            own = f"tool_of_{(headers or {}).get('X-User', 'anonymous')}"
             with pytest.raises(UnknownTool) as raised:
-                await client.call_tool("tool_of", headers=headers)
-            assert raised.value.suggestions == (f"tool_of_{(headers or {}).get('X-User', 'nobody')}",)
+                await client.call_tool(own + "s", headers=headers)
+            assert raised.value.suggestions == (own,)
 
 
 @every_sender
@@ -696,7 +697,7 @@ class WithTasks:
 
 
 async def test_the_requests_about_a_task_have_the_headers_of_its_call() -> None:
-    """And nobody else is told what they find out, not even those who wait for the same task."""
+    """Other callers do not share what they find out, not even about the same task."""
     async with serving(WithTasks().handlers()) as server, Client(server.url, extensions=[Tasks()]) as client:
         assert (await client.call_tool("t", headers=ANN)).text == "ann"
         assert set(users(server, "tasks/get")) == {"ann"}

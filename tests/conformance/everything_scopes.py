@@ -87,7 +87,7 @@ def protection(resource: str) -> ResourceServer:
 
     async def verify(token: str) -> Claims:
         if token not in GRANTED:
-            raise InvalidToken("it is none of the suite's")
+            raise InvalidToken("it is unknown to the suite")
         await trio.lowlevel.checkpoint()
         return Claims(
             issuer=ISSUER,
