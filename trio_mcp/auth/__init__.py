@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trio_mcp.auth.client.bearer import BearerToken as BearerToken
     from trio_mcp.auth.client.browser import open_browser as open_browser
+    from trio_mcp.auth.client.caller_auth import CallerAuth as CallerAuth
     from trio_mcp.auth.client.enterprise import IdentityAssertion as IdentityAssertion
     from trio_mcp.auth.client.machines import (
         ClientCredentials as ClientCredentials,
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from trio_mcp.auth.rules.registration import RegisteredClient as RegisteredClient
     from trio_mcp.auth.rules.urls import UrlPolicy as UrlPolicy
     from trio_mcp.auth.server.claims import Claims as Claims, InvalidToken as InvalidToken
+    from trio_mcp.auth.server.exchange import TokenExchange as TokenExchange, TokenExchangeError as TokenExchangeError
     from trio_mcp.auth.server.introspection import IntrospectionVerifier as IntrospectionVerifier
     from trio_mcp.auth.server.jwt import JwtVerifier as JwtVerifier
     from trio_mcp.auth.server.options import ResourceOptions as ResourceOptions
     from trio_mcp.auth.server.resource import ResourceServer as ResourceServer
+    from trio_mcp.server.caller import NoCallerToken as NoCallerToken
 else:
     from trio_mcp._door import open_door
 

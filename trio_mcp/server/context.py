@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Unpack, overload
 
@@ -586,6 +586,33 @@ class Context(RequestContext, Generic[StateT]):
 
         states, user = states_of_user(self._served)
         await states.forget(user)
+
+    # --- the caller: docs/how-to/token_exchange.md has the full story ------------------------------------------------
+
+    async def token_for(self, audience: str, *, scopes: Collection[str] | None = None) -> str:
+        """Return a token with which this request's caller may call another service (RFC 8693).
+
+        The caller's own token is exchanged for it, as ``ResourceServer(exchange=…)`` allows; nothing shows the
+        caller's own token. The new one is remembered, and should not be: ask again for each call.
+
+        From a sync function: ``trio.from_thread.run(lambda: ctx.token_for("https://api.example.com"))``.
+
+        Args:
+            audience: The service, as the operator has listed it.
+            scopes: The scopes to ask for; by default all that the operator has listed for the service.
+
+        Raises:
+            trio_mcp.auth.NoCallerToken: If there is no token of a caller: the request did not come over HTTP with
+                ``auth=``, or is over; the token has expired, or is bound to a key.
+            trio_mcp.auth.TokenExchangeError: If the operator has not listed the service or a scope, or the
+                authorization server refuses.
+            TypeError: If an argument is of the wrong type.
+
+        Tasks that need the same token share one exchange; a task that is cancelled leaves it to the others.
+        """
+        from trio_mcp.server.caller import token_for
+
+        return await token_for(self, audience, scopes)
 
     async def detach(self) -> bool:
         """Turn this call into a task now, if the tool and the client allow this: see `TaskPolicy`.

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from tests.auth.engine.world import SERVER, World
 from tests.injection import cancel_everywhere
-from trio_mcp.auth.client.shared_work import Flight
+from trio_mcp.auth.shared_work import Flight
 
 
 async def test_a_cancellation_at_every_step_leaves_a_login_that_goes_on(autojump_clock: MockClock) -> None:

@@ -13,7 +13,6 @@ import attrs
 import trio
 
 from trio_mcp.auth.client.asking import Asker, Person
-from trio_mcp.auth.client.shared_work import Flight
 from trio_mcp.auth.client.stores.memory import TokenStore
 from trio_mcp.auth.fetching import FetchFunction, drive
 from trio_mcp.auth.rules.challenges import Wanted
@@ -22,6 +21,7 @@ from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.metadata import find_resource
 from trio_mcp.auth.rules.steps import CallFunction, Fetch, Flow, ShowCode, Step, Wait
 from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer, without_query
+from trio_mcp.auth.shared_work import Flight
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["Keeper", "Means", "Need", "differ_by_port"]

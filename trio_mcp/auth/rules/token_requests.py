@@ -26,10 +26,12 @@ __all__ = [
     "exchange_code",
     "granted",
     "jwt_bearer",
+    "on_behalf_of",
     "post",
     "refresh",
     "renewed",
     "revoke",
+    "subject_exchange",
     "to_login",
     "token_exchange",
     "with_target",
@@ -39,7 +41,13 @@ JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
 ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
+ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+EXCHANGED: Final = "token exchange"
+"""The step of an exchange, as `AuthorizationError.step` names it."""
+
+_ADVICE_ON_SCOPES: Final = "ask for fewer scopes, or grant them to the caller in the authorization server's settings"
 
 # A server may echo the values of these parameters in its error description, but the values must not get into an
 # exception.
@@ -140,7 +148,7 @@ def token_exchange(
         AuthorizationError: If the provider refuses, or returns something else; the error's step is
             ``"token exchange"``.
     """
-    step = "token exchange"
+    step = EXCHANGED
     form = with_target({
         "grant_type": TOKEN_EXCHANGE,
         "requested_token_type": ID_JAG,
@@ -160,6 +168,87 @@ def token_exchange(
         )
         raise AuthorizationError(step, problem, issuer=at.issuer, advice=advice)
     return grant
+
+
+def subject_exchange(
+    at: TokenEndpoint,
+    *,
+    subject_token: str,
+    audience: str | None,
+    resource: str | None,
+    scopes: Collection[str] = (),
+) -> Flow[Tokens]:
+    """Exchange an access token for one with which another service can be called on behalf of the same subject.
+
+    Args:
+        at: The token endpoint, and the client that sends the request.
+        subject_token: The access token to exchange.
+        audience: The name of the service, as the server knows it; None if ``resource`` names it.
+        resource: The URL of the service; None if ``audience`` names it.
+        scopes: The scopes to ask for.
+
+    Raises:
+        AuthorizationError: If the server grants anything else (RFC 8693, section 2.2); the error's step is
+            ``"token exchange"``.
+    """
+    form = {
+        "grant_type": TOKEN_EXCHANGE,
+        "requested_token_type": ACCESS_TOKEN,
+        "subject_token": subject_token,
+        "subject_token_type": ACCESS_TOKEN,
+        **({} if audience is None else {"audience": audience}),
+    }
+    asked_at = at.clock()
+    answer = yield from granted(at, EXCHANGED, at.url, with_target(form, scopes, resource))
+    # The server may return another of its tokens, such as a refresh token, which no service must be sent.
+    if (kind := answer.get("issued_token_type")) != ACCESS_TOKEN:
+        raise AuthorizationError(
+            EXCHANGED, f"the server returned no access token, but a token of the type {cleaned(kind)}", issuer=at.issuer
+        )
+    tokens = _for_another(at, answer, asked_at, subject_token)
+    # RFC 8693, section 2.2.1: a response without scopes grants the requested ones.
+    if tokens.scopes is not None and (missing := frozenset(scopes) - tokens.scopes):
+        raise AuthorizationError(
+            EXCHANGED,
+            f"the server did not grant the scopes {join_scopes(missing)}",
+            issuer=at.issuer,
+            advice=_ADVICE_ON_SCOPES,
+        )
+    return tokens
+
+
+def on_behalf_of(at: TokenEndpoint, *, assertion: str, scopes: Collection[str]) -> Flow[Tokens]:
+    """Exchange an access token as `subject_exchange` does, with the parameters that Entra wants.
+
+    Args:
+        at: The token endpoint, and the client that sends the request.
+        assertion: The access token to exchange.
+        scopes: The scopes to ask for; they name the service, too. The names of granted ones may differ from them.
+
+    Raises:
+        AuthorizationError: If the server grants nothing that can be used; the error's step is ``"token exchange"``.
+    """
+    form = {"grant_type": JWT_BEARER, "assertion": assertion, "requested_token_use": "on_behalf_of"}
+    asked_at = at.clock()
+    answer = yield from granted(at, EXCHANGED, at.url, with_target(form, scopes, None))
+    return _for_another(at, answer, asked_at, assertion)
+
+
+def _for_another(at: TokenEndpoint, answer: Mapping[str, Any], asked_at: float, subject_token: str) -> Tokens:
+    """Return the tokens for another service that a response grants."""
+    # Elsewhere a missing type passes for "Bearer". RFC 8693, section 2.2.1, requires it, and a token that is none for a
+    # service ("N_A") must not be sent to one.
+    if "token_type" not in answer:
+        raise AuthorizationError(EXCHANGED, "its response has no token_type", issuer=at.issuer)
+    tokens = to_tokens(at, EXCHANGED, answer, asked_at)
+    # A server that returns the token that it got would make this server pass it on, which MCP forbids (2026-07-28
+    # `basic/authorization`, Access Token Privilege Restriction).
+    if tokens.access_token == subject_token:
+        raise AuthorizationError(EXCHANGED, "the server returned the caller's own token", issuer=at.issuer)
+    # A lifetime that can't be read must not pass for an unknown one: such a token counts as expired already.
+    if tokens.expires_at is None and answer.get("expires_in") is not None:
+        return attrs.evolve(tokens, expires_at=asked_at)
+    return tokens
 
 
 def revoke(at: TokenEndpoint, *, endpoint: str, token: str, hint: str = "refresh_token") -> Flow[None]:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 import attrs
 
-from trio_mcp._checks import check_choice, check_hook
+from trio_mcp._checks import check_choice, check_hook, check_kind
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._log import logger
 from trio_mcp._settings import completed
@@ -35,7 +35,8 @@ from trio_mcp.http.server.gate import LEEWAY
 from trio_mcp.http.server.protection import Guard, Identified
 from trio_mcp.principal import SCOPE, Principal
 
-if TYPE_CHECKING:  # few servers have stores
+if TYPE_CHECKING:  # few servers have stores, or call services for their callers
+    from trio_mcp.auth.server.exchange import Exchanges, TokenExchange
     from trio_mcp.stores.contract import Stores
 
 __all__ = ["ResourceServer", "Verifier"]
@@ -70,6 +71,7 @@ class ResourceServer:
             returns its `Claims`, or raises `InvalidToken`.
         dpop: Whether tokens may be bound to a key of the client, so that a stolen one is worth nothing (RFC 9449):
             "off", "accept" or "require". Needs the extra ``auth``, unless it is "off".
+        exchange: Which services the server's functions may call on behalf of its callers; see `TokenExchange`.
         options: Further arguments; see `ResourceOptions`.
 
     Attributes:
@@ -92,6 +94,7 @@ class ResourceServer:
         scopes: Collection[str] = (),
         verifier: Verifier | Verify | None = None,
         dpop: Literal["off", "accept", "require"] = "accept",
+        exchange: TokenExchange | None = None,
         **options: Unpack[ResourceOptions],
     ) -> None:
         refuse_unknown(type(self), options, ResourceOptions)
@@ -114,6 +117,12 @@ class ResourceServer:
             fetch=(lambda issuer: Fetcher(issuer).flow()) if fetch is None else lambda issuer: fetch,
             clock=self.clock,
         )
+        self._exchange = exchange
+        if exchange is not None:
+            from trio_mcp.auth.server.exchange import TokenExchange
+
+            check_kind("exchange", exchange, kind=TokenExchange)
+            exchange.issuer_among(self._setting.issuers)  # raises an error now if the issuer has to be named
         self._bearer = dpop != "require"
         self._proofs = None if dpop == "off" else Proofs(resource, given["nonces"], self.clock)
         algorithms = PROOF_ALGORITHMS if self._proofs else ()
@@ -179,8 +188,15 @@ class ResourceServer:
         """
         if self._proofs is not None and secret is not None:
             self._proofs.share(secret)
+        exchanges: Exchanges | None = None
+        if self._exchange is not None:
+            from trio_mcp.auth.server.exchange import Exchanges
+
+            exchanges = Exchanges(self._exchange, self._setting.issuers, self._setting.fetch, self.clock)
         async with self._verifier.opened(self._setting) as verify:
-            yield _Guard(verify, self._setting, self._answers, self._proofs, self._bearer, self._remember, stores)
+            yield _Guard(
+                verify, self._setting, self._answers, self._proofs, self._bearer, self._remember, stores, exchanges
+            )
 
     def __repr__(self) -> str:
         return f"ResourceServer({self.resource!r}, issuers={list(self._setting.issuers)!r})"
@@ -207,6 +223,7 @@ class _Guard:
     _bearer: bool
     _remember: float
     _stores: Stores | None
+    _exchanges: Exchanges | None
     # The keys of this dict are hashes, so that even a memory dump shows no tokens.
     _tokens: OrderedDict[bytes, _Known] = attrs.field(factory=OrderedDict, init=False)
     _warned_at: float = attrs.field(default=-float("inf"), init=False)
@@ -230,8 +247,15 @@ class _Guard:
                 return found
             known = found
         if known.key is None and scheme == "bearer" and self._bearer:
-            return known.identified
-        return await self._proved(request, scheme, known)
+            outcome: Identified | Refusal = known.identified
+        else:
+            outcome = await self._proved(request, scheme, known)
+        if self._exchanges is not None and isinstance(outcome, Identified):
+            # The caller has the token, so it is made for each request, and not remembered.
+            bound = known.key is not None or outcome.principal.claims.get("cnf") is not None
+            caller = self._exchanges.caller(token, outcome.principal, bound=bound)
+            return attrs.evolve(outcome, caller=caller)
+        return outcome
 
     def _misformed(self, request: HttpRequest, field: str, scheme: str, token: str) -> Refusal | None:
         """Return the refusal of credentials that are malformed or in the wrong place; None if they are neither."""

@@ -24,6 +24,7 @@ CODE, REFRESH, CREDENTIALS, DEVICE, ASSERTION, EXCHANGE = GRANTS
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 ID_JAG_TYPE = "oauth-id-jag+jwt"
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 
 
 def read_scopes(
@@ -229,7 +230,12 @@ class Grants:
         return self._consented(asked, client, device.family)
 
     def _assertion(self, asked: TokenRequest) -> dict[str, Any]:
-        """Grant a token for a client's ID-JAG, or for a workload's own token, which needs no client (RFC 7523)."""
+        """Grant a token for a client's ID-JAG, or for a workload's own token, which needs no client (RFC 7523).
+
+        For an access token, grant one for another service on behalf of its subject, if the request asks for that.
+        """
+        if asked.parameters.get("requested_token_use") == "on_behalf_of":
+            return self._on_behalf_of(asked)
         header, claims = self._trusted(asked.parameters["assertion"])
         if not isinstance(claims.get("sub"), str) or self._settings["issuer"] not in audiences(claims):
             raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
@@ -264,8 +270,16 @@ class Grants:
         raise Refused("invalid_grant", "the assertion is not a valid JWT from a trusted issuer")
 
     def _exchange(self, asked: TokenRequest) -> dict[str, Any]:
-        """Exchange an ID token for an ID-JAG for another server; any other exchange is refused (RFC 8693)."""
+        """Exchange an ID token for an ID-JAG for another server, or an access token for another one (RFC 8693)."""
         client, parameters = self._client(asked), asked.parameters
+        if self._settings["exchanges"] and parameters["requested_token_type"] == ACCESS_TOKEN:
+            if parameters["subject_token_type"] != ACCESS_TOKEN:
+                raise Refused("invalid_request", "only an access token can be exchanged for an access token")
+            names = {*asked.parameters.resources, *filter(None, [parameters.get("audience")])}
+            if len(names) != 1 or not names <= self._settings["exchanges"].keys():
+                raise Refused("invalid_target", "audience or resource must name one service that tokens are issued for")
+            said = self._for_another(asked, client, parameters["subject_token"], names.pop())
+            return said | {"issued_token_type": ACCESS_TOKEN}
         if parameters["requested_token_type"] != ID_JAG or parameters["subject_token_type"] != ID_TOKEN:
             raise Refused("invalid_request", "only an ID token can be exchanged, and only for an ID-JAG")
         header, said = verified(parameters["subject_token"], self._keys, "invalid_grant")
@@ -283,3 +297,24 @@ class Grants:
         token = self._keys.sign(ID_JAG_TYPE, claims)
         # RFC 8693, section 2.2.1: the type is N_A, since an ID-JAG is not an access token.
         return {"access_token": token, "issued_token_type": ID_JAG, "token_type": "N_A", "expires_in": 300}
+
+    def _on_behalf_of(self, asked: TokenRequest) -> dict[str, Any]:
+        """Exchange an access token as Entra does: the scopes name the service."""
+        client, scopes = self._client(asked), frozenset(asked.parameters["scope"].split(" "))
+        for service, known in self._settings["exchanges"].items():
+            if scopes <= frozenset(known):
+                return self._for_another(asked, client, asked.parameters["assertion"], service)
+        raise Refused("invalid_scope", "the scopes must be those of one service that tokens are issued for")
+
+    def _for_another(self, asked: TokenRequest, client: KnownClient, subject: str, service: str) -> dict[str, Any]:
+        """Issue an access token for another service to the subject of an access token."""
+        if client.method == "none":
+            raise Refused("unauthorized_client", "a public client can't exchange access tokens")
+        claims = self._tokens.claims_of(subject)
+        if claims is None:
+            raise Refused("invalid_grant", "the token to exchange is unknown, expired or revoked")
+        if "cnf" in claims and claims["cnf"]["jkt"] != asked.jkt:
+            raise Refused("invalid_grant", "the token to exchange is bound to a key that the request does not prove")
+        scopes = read_scopes(asked.parameters, self._settings, frozenset(self._settings["exchanges"][service]))
+        family = Family(claims["sub"], client.id, scopes, (service,))
+        return self._tokens.issue(family, scopes, (service,), asked.jkt, refresh=False)

@@ -43,6 +43,8 @@ class AuthoritySettings(TypedDict, total=False):
         documents: Returns the client metadata document at a URL; None to refuse clients whose id is such a URL.
         trusted: The keys of other issuers, by issuer: a JWKS, or the `keys` of another server. The server accepts their
             ID-JAGs and the tokens of their workloads.
+        exchanges: The services for which access tokens can be had in exchange for others (RFC 8693, or on behalf of
+            their subject, as with Entra), with the scopes of each; none by default.
         clock: Returns the time, in seconds since the epoch.
         client_secret_lifetime: For how many seconds the secret of a client that registers is valid; None for no limit.
     """
@@ -58,6 +60,7 @@ class AuthoritySettings(TypedDict, total=False):
     registration: Annotated[bool, Default(True)]
     documents: Annotated[Callable[[str], bytes] | None, Default()]
     trusted: Annotated[dict[str, Trusted], Default({})]
+    exchanges: Annotated[Mapping[str, Iterable[str]], Default({}, convert=dict)]
     clock: Annotated[Callable[[], float], Default(time.time)]
     client_secret_lifetime: Annotated[float | None, Default()]
 

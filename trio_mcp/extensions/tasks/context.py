@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import trio
@@ -142,6 +142,13 @@ class TaskContext(ServedContext[Any]):
         if self.elsewhere:
             self._refuse("there is no client to notify")
         await super().notify(method, params, urgent=urgent)
+
+    async def token_for(self, audience: str, *, scopes: Collection[str] | None = None) -> str:
+        if self.elsewhere:
+            from trio_mcp.server.caller import NoCallerToken
+
+            raise NoCallerToken(audience, "this run continues a task without the request that created it")
+        return await super().token_for(audience, scopes=scopes)
 
     # --- different in a task -------------------------------------------------------------------------------------
 

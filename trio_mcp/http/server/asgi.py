@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -280,7 +280,7 @@ class HttpRequest:
         self.scope = scope
         self.method: str = scope["method"]
         self.headers = headers
-        self.metadata: Mapping[str, Any] = {"headers": headers}
+        self.metadata: dict[str, Any] = {"headers": headers}
         self.root: str
         path: str = scope["path"]
         # ASGI's `path` includes `root_path`, but some servers and frameworks strip it.

@@ -56,6 +56,8 @@ class Gate:
         headers.drop(CREDENTIALS)
         request.principal, request.owner, request.clock = principal, principal.identity, self._clock
         request.metadata = {"headers": headers, "principal": principal}
+        if outcome.caller is not None:
+            request.metadata["caller"] = outcome.caller
         # The fields may contain, for example, a new nonce for DPoP.
         if outcome.fields and answer is not None:
             answer.fields += outcome.fields

@@ -15,7 +15,14 @@ from trio_mcp.principal import Principal
 if TYPE_CHECKING:  # few servers have stores
     from trio_mcp.stores.contract import Stores
 
-__all__ = ["Guard", "Identified", "Protection"]
+__all__ = ["Caller", "Guard", "Identified", "Protection"]
+
+
+class Caller(Protocol):
+    """The caller of one request, for whom tokens can be had. It has the caller's own token, and shows it to no one."""
+
+    async def token_for(self, audience: str, scopes: Collection[str] | None) -> str:
+        """Return a token for another service: see `Context.token_for`."""
 
 
 @attrs.frozen
@@ -25,10 +32,12 @@ class Identified:
     Attributes:
         principal: The principal to whom the token belongs.
         fields: Header fields for the response, such as a new nonce.
+        caller: Gets tokens for other services on behalf of the caller; None if the server exchanges none.
     """
 
     principal: Principal
     fields: tuple[tuple[str, str], ...] = ()
+    caller: Caller | None = None
 
 
 class Guard(Protocol):

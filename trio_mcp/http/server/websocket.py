@@ -178,8 +178,8 @@ class WebSockets:
             "query": scope.get("query_string", b"").decode("latin-1"),
             "client": scope.get("client"),
         }
-        if request.principal is not None:
-            metadata["principal"] = request.principal
+        # The gate has set these for an accepted token.
+        metadata |= {key: request.metadata[key] for key in ("principal", "caller") if key in request.metadata}
         link = WebSocketLink(socket, metadata=metadata, farewell=ENDING)
         sessions: list[HostedClient] = []
 
