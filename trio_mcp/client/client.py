@@ -154,6 +154,11 @@ class Client(EnteredOnce):
         return self._connection.session
 
     @property
+    def is_for_one_request(self) -> bool:
+        """Whether the client signs in as the caller of a request, so that no other request may use it."""
+        return self._connection.is_for_one_request
+
+    @property
     def transport(self) -> TransportStatus:
         """The status of the link that carries the session, and of all ways to reach the server if there are several.
 

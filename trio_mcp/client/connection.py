@@ -24,7 +24,7 @@ from trio_mcp.client.targets import HttpConnector, Target, auths_of, is_over_htt
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import checked_extensions, declares
 from trio_mcp.errors import LocalProtocolError, NegotiationError, ProcessExited, RemoteProtocolError, TransportError
-from trio_mcp.http.client.auth import extensions_of
+from trio_mcp.http.client.auth import extensions_of, guard_of
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import HeaderLink, Link
 from trio_mcp.session.calls import CallLimits
@@ -58,6 +58,7 @@ class ClientConnection:
     Attributes:
         inputs: The callbacks that answer the server's questions.
         extensions: The client's extensions; None if it has none.
+        is_for_one_request: Whether its ``auth=`` signs only for the request of a server in which it was made.
         stopwatch: The clock for all time limits of the connection.
     """
 
@@ -86,8 +87,12 @@ class ClientConnection:
             )
         self._open_link = link_factory(target)
         self._of_auth: dict[str, Any] = {}
+        guards = []
         for auth in auths_of(target):
             self._of_auth |= extensions_of(auth)
+            if (guard := guard_of(auth)) is not None:
+                guards.append(guard())
+        self.is_for_one_request = bool(guards)
         self._mode = settings["mode"]
         self._client_info = settings["client_info"]
         self._limit, self._patience = _limit_of_connecting(
@@ -102,7 +107,7 @@ class ClientConnection:
         middleware = (
             settings["middleware"] if self.extensions is None else self.extensions.around(settings["middleware"])
         )
-        self._middleware = Layers.with_functions(middleware, "send_request")
+        self._middleware = (*guards, *Layers.with_functions(middleware, "send_request"))
         self._layers = Layers.of(middleware)
         self._request_headers = settings["request_headers"]
         if self._request_headers is not None and settings["cache"] is not None:

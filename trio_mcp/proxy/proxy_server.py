@@ -15,11 +15,12 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.client.client import Client
 from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.options import ClientOptions
-from trio_mcp.client.targets import Target, link_factory
+from trio_mcp.client.targets import Target, auths_of, link_factory
 from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError, RemoteProtocolError, TransportError
+from trio_mcp.http.client.auth import guard_of
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.proxy.translation import PASSED_ON, handed_on, in_words_of
 from trio_mcp.proxy.upstream import Upstream, UpstreamClient
@@ -231,6 +232,10 @@ class ProxyServer(BaseServer):
     including those given up, a question is refused and a log message dropped. So if upstream tools ask questions, give
     each client its own proxy.
 
+    With `trio_mcp.auth.CallerAuth` as the client's ``auth``, each call has a connection of its own, on which its caller
+    is signed in; the shared one, which signs in with ``otherwise``, only learns what the upstream offers, and hears of
+    changes. Such a proxy hands on no extensions.
+
     Args:
         target: As for a `Client`: a URL, `StdioServerParameters`, a `Server`, … Or a `Client` that has been entered
             and remains open: then its own callbacks answer the questions of a legacy-era upstream, it also gets the
@@ -265,12 +270,24 @@ class ProxyServer(BaseServer):
         if taken:
             raise TypeError(f"client= must not set {min(taken)!r}: the proxy uses it itself, to pass messages on")
         self._given = target if isinstance(target, Client) else None
+        if self._given is not None and self._given.is_for_one_request:
+            raise TypeError(
+                "the client signs in as one caller, and a proxy has several: pass the URL of the server instead, and "
+                "client={'auth': …}"
+            )
         if not isinstance(target, Client):
             link_factory(target)  # raises an error now if the target is invalid
         elif client:
             raise TypeError("client= is for a Client that the proxy makes; leave it out if the target is a Client")
         self._target: Any = target
         self._client_settings = dict(client or {})
+        auths = [] if isinstance(target, Client) else [*auths_of(target), self._client_settings.get("auth")]
+        self._per_call = any(auth is not None and guard_of(auth) is not None for auth in auths)
+        if self._per_call and settings.get("extensions"):
+            raise TypeError(
+                "a proxy hands on no extensions if each call has a connection of its own, as with auth=CallerAuth(…): "
+                "leave out extensions="
+            )
         self._extensions: Sequence[ProxyExtension] = ()
         if settings.get("extensions") is not None:
             from trio_mcp.proxy.extension import proxy_sides
@@ -336,9 +353,10 @@ class ProxyServer(BaseServer):
         upstream = Upstream(
             self,
             self._mirror,
-            lambda: UpstreamClient(upstream, self._target, self._client_settings),
+            lambda own: UpstreamClient(upstream, self._target, {**self._client_settings, **own}),
             self._given,
             frozenset(name for each in self._extensions for name in each.client_side.notifications),
+            per_call=self._per_call,
         )
         async with background_nursery(upstream.aclose) as nursery:
             await upstream.open(nursery)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import trio
@@ -31,7 +31,7 @@ from trio_mcp.server.base_server import BaseServer, core_of
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED, Topic
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.input.rounds import RoundEnded
-from trio_mcp.server.log_messages import SEVERITY, wants_log
+from trio_mcp.server.log_messages import CURRENT, SEVERITY, wants_log
 from trio_mcp.session.calls import Limits, ProgressCallback
 from trio_mcp.session.middleware import OutgoingCall
 from trio_mcp.types.common import COMPLETE, INPUT_REQUIRED
@@ -57,8 +57,9 @@ class Upstream:
     Args:
         proxy: The proxy.
         mirror: Called with the client each time a connection is made.
-        make_client: Makes a client for each new connection.
+        make_client: Makes a client for each new connection, with further arguments.
         given: A client to use instead of making one.
+        per_call: Whether each call has a connection of its own, since the client's ``auth=`` signs for one caller only.
         handled: The notifications of extensions that the client handles itself.
 
     Attributes:
@@ -71,9 +72,11 @@ class Upstream:
         self,
         proxy: BaseServer,
         mirror: Callable[[Client], None],
-        make_client: Callable[[], Client],
+        make_client: Callable[[Mapping[str, Any]], Client],
         given: Client | None,
         handled: Collection[str] = (),
+        *,
+        per_call: bool = False,
     ) -> None:
         self._proxy = proxy
         self._handled = handled
@@ -82,6 +85,7 @@ class Upstream:
         self._announce = self._settings.announce
         self._make_client = make_client
         self._given = given
+        self._per_call = per_call
         self._nursery: trio.Nursery | None = None
         self._connecting = trio.Lock()
         self._connected = False
@@ -117,8 +121,10 @@ class Upstream:
             await self.client.aclose()
 
     async def _hold(self, task_status: trio.TaskStatus[None]) -> None:
+        # A call may have started this task, but the connection is that of all calls, and so of no caller.
+        CURRENT.set(None)
         again = hasattr(self, "client")  # after a reconnection, the proxy's clients may have missed changes
-        block: Any = self._make_client() if self._given is None else contextlib.nullcontext(self._given)
+        block: Any = self._make_client({}) if self._given is None else contextlib.nullcontext(self._given)
         async with block as client:
             session = client.session  # raises an error if the given client has not been entered
             # A given client may already be closed. The reason is raised, because the proxy can't reconnect a given
@@ -165,18 +171,35 @@ class Upstream:
         on_progress = _reporter(context) if "progressToken" in context.meta else None
         with self._refusing(context.method):
             client = await self.connected()
-            # The proxy sets no time limit: its client has limits of its own, and cancels the request when they are
-            # reached.
-            if isinstance(client, UpstreamClient):
-                result = await client.pass_on(context, params, on_progress)
-            else:
-                result = await client.request(
-                    context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
-                )
-            if result.get("resultType", COMPLETE) in (COMPLETE, INPUT_REQUIRED, *unfinished):
-                return result
-            # The proxy's client does not know this extension of the upstream, so that of the proxy finishes the result.
-            return await client.finish(context.method, params, result, timeout=None, total_timeout=None)
+            if not self._per_call:
+                return await self._sent(client, context, params, on_progress, unfinished)
+            # What a legacy session or a connection's tasks send would carry the token of another caller, so nothing is
+            # shared: the connection is opened here, in the task of the call, and closed with it.
+            own: dict[str, Any] = {"mode": client.protocol_version}
+            if not client.session.modern and context.client is not None and context.client.log_level is not None:
+                own["log_level"] = context.client.log_level
+            async with self._make_client(own) as client_of_call:
+                return await self._sent(client_of_call, context, params, on_progress, unfinished)
+
+    async def _sent(
+        self,
+        client: Client,
+        context: ServedContext[Any],
+        params: dict[str, Any],
+        on_progress: ProgressCallback | None,
+        unfinished: Collection[str],
+    ) -> dict[str, Any]:
+        # The proxy sets no time limit: its client has limits of its own, and cancels the request when they are reached.
+        if isinstance(client, UpstreamClient):
+            result = await client.pass_on(context, params, on_progress)
+        else:
+            result = await client.request(
+                context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
+            )
+        if result.get("resultType", COMPLETE) in (COMPLETE, INPUT_REQUIRED, *unfinished):
+            return result
+        # The proxy's client does not know this extension of the upstream, so that of the proxy finishes the result.
+        return await client.finish(context.method, params, result, timeout=None, total_timeout=None)
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send a request that may be repeated on another way to the upstream, and return the result.
@@ -225,6 +248,9 @@ class Upstream:
 
     async def want_logs(self, level: str | None) -> None:
         """Make a legacy upstream send log messages of a level, and less severe ones if another client wants them."""
+        if self._per_call:  # the connection of each call has its own level
+            await trio.lowlevel.checkpoint()
+            return
         method = "logging/setLevel"
         client = await self.connected_or_refuse(method)
         # A modern upstream gets the level with each request instead.
@@ -383,6 +409,8 @@ class Upstream:
             self._watches.pop(uri).cancel("no client is listening any more")
 
     async def _watch(self, uri: str, scope: trio.CancelScope) -> None:
+        CURRENT.set(None)  # a request has started this task, which follows the resource for all clients
+
         def updated(event: Any) -> None:
             self._announce(RESOURCE_UPDATED, getattr(event, "uri", uri))
 

@@ -29,10 +29,12 @@ SEVERITY = {level: number for number, level in enumerate(LOG_LEVELS)}
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical")
 _LEAST = (logging.INFO, logging.INFO + 1, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
-CURRENT: ContextVar[tuple[RequestContext, trio.lowlevel.TrioToken]] = ContextVar("the request that is served here")
-"""The context of the current request, and the Trio run that serves it. Set in the request's task, and so inherited by
-its child tasks and threads. A handler that waits for input between two requests keeps its context, but the request in
-the context changes."""
+CURRENT: ContextVar[tuple[RequestContext, trio.lowlevel.TrioToken] | None] = ContextVar(
+    "the request that is served here"
+)
+"""The context of the current request, and the Trio run that serves it; None in a task that a request has started, but
+that outlives it. Set in the request's task, and so inherited by its child tasks and threads. A handler that waits for
+input between two requests keeps its context, but the request in the context changes."""
 
 
 def severity_of(level: Any) -> int:

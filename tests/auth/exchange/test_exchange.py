@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import logging
 import pickle
 import traceback
@@ -312,7 +313,7 @@ async def test_a_token_that_has_expired_is_not_exchanged(autojump_clock: MockClo
 async def test_a_principal_of_the_program_changes_nothing(autojump_clock: MockClock) -> None:
     world = World()
     world.server = Server("files", principal=lambda ctx: Principal("mallory"))
-    world.server.tool(world._tool, name="call")
+    world.server.tool(world.tool, name="call")
     async with world.serving() as app:
         assert world.claims(await world.call(app, world.token("alice")))["sub"] == "alice"
 
@@ -569,30 +570,40 @@ async def test_a_server_that_is_away_is_not_asked_by_each_call(autojump_clock: M
         assert await world.call(app, token) != "refused"
 
 
-async def test_a_cancellation_at_every_step_leaves_exchanges_that_go_on(autojump_clock: MockClock) -> None:
+async def test_a_cancellation_at_every_step_leaves_exchanges_that_go_on(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    # One place for an exchange, and for two that are under way: whatever is not given back is missed at once.
+    monkeypatch.setattr(module, "MAX_EXCHANGES", 1)
+    monkeypatch.setattr(module, "MAX_WAITING", 2)
     world = World(latency=0.1)
-    resource = world.resource()
-    async with resource.opened() as guard:
-        token = world.token()
-        found: Any = await guard.identify(bearer(token))
+    async with world.resource().opened() as guard:
+
+        async def caller() -> Any:
+            found: Any = await guard.identify(bearer(world.token()))
+            return found.caller
 
         async def scenario() -> None:
+            who = await caller()
             async with trio.open_nursery() as nursery:
                 for scopes in (["items:read"], ["items:read"], ["items:write"]):
-                    nursery.start_soon(found.caller.token_for, API, scopes)
+                    nursery.start_soon(who.token_for, API, scopes)
 
         async def check() -> None:
+            await trio.sleep(700)  # the endpoint is looked up again, too
             with trio.fail_after(100):
-                for scopes in (["items:read"], ["items:write"]):
-                    assert world.claims(await found.caller.token_for(API, scopes))["scope"] == scopes[0]
-            # As it was, for the next time.
-            exchanges = found.caller._exchanges
-            assert not exchanges._shared
-            assert exchanges._limiter.borrowed_tokens == 0
-            exchanges._tokens.clear()
-            exchanges._at = None
+                who = await caller()
+                async with trio.open_nursery() as nursery:
+                    for scopes in (["items:read"], ["items:read"], ["items:write"]):
+                        nursery.start_soon(right, who, scopes)
+            await trio.sleep(700)
+
+        async def right(who: Any, scopes: list[str]) -> None:
+            claims = world.claims(await who.token_for(API, scopes))
+            assert (claims["sub"], claims["scope"]) == ("alice", scopes[0])
 
         assert await cancel_everywhere(scenario, check) > 10
+    assert world.most == 1
 
 
 # --- nothing shows a token ------------------------------------------------------------------------------------------
@@ -607,8 +618,8 @@ async def test_a_function_finds_no_token_of_its_caller(autojump_clock: MockClock
         for store in (pickle.dumps, copy.deepcopy):
             with pytest.raises(TypeError):
                 store(caller)
-        everything = (ctx, ctx.principal, dict(ctx.headers), dict(ctx.transport_metadata), vars(type(caller)), caller)
-        shown.append(repr(everything) + repr(caller._subject) + repr(caller._exchanges) + str(caller))
+        everything = (ctx, ctx.principal, dict(ctx.headers), dict(ctx.transport_metadata), gc.get_referents(caller))
+        shown.append(repr(everything) + str(caller))
         return await ctx.token_for(API)
 
     world.handler = handler
@@ -680,7 +691,7 @@ async def test_no_error_log_or_traceback_shows_a_token(
     assert "failed" in answer
     assert world.authority.issuer not in answer  # what the authority said is for the log
     assert "invalid_grant" not in answer
-    secrets = [token, SECRET, *(text for text in world.authority.issued._access)]
+    secrets = [token, SECRET, *world.granted]
     seen = caplog.text + "".join(told) + answer
     assert [secret for secret in secrets if secret in seen] == []
     assert "no token for 'https://api.example.com'" in caplog.text
@@ -694,6 +705,5 @@ async def test_errors_survive_being_copied() -> None:
     for error in errors:
         twin = copy.copy(error)
         assert (type(twin), str(twin), vars(twin)) == (type(error), str(error), vars(error))
-    assert str(errors[1]) == (
-        "no token for 'https://api.example.com': token exchange at https://id.example.com failed: no (invalid_grant); do"
-    )
+    assert str(errors[1]).startswith("no token for 'https://api.example.com': token exchange at https://id.example.com")
+    assert str(errors[1]).endswith("failed: no (invalid_grant); do")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
@@ -33,6 +34,7 @@ class World:
         latency: Seconds that each exchange with it takes.
         most: How many requests to the token endpoint were under way at once.
         handler: What the tool ``call`` does with its context.
+        granted: The tokens that were granted for services.
     """
 
     def __init__(self, *, latency: float = 1.0, tokens: Any = "jwt", **options: Any) -> None:
@@ -43,11 +45,13 @@ class World:
         self.latency = latency
         self.most = self._under_way = 0
         self.exchange = TokenExchange(SCOPES, **{"client": CLIENT, **options})
+        self.granted: list[str] = []
         self.handler: Callable[[Context[Any]], Any] = self.get
         self.server = Server("files")
-        self.server.tool(self._tool, name="call")
+        self.server.tool(self.tool, name="call")
 
-    async def _tool(self, ctx: Context[Any]) -> str:
+    async def tool(self, ctx: Context[Any]) -> str:
+        """Be the tool ``call``."""
         return str(await self.handler(ctx))
 
     async def get(self, ctx: Context[Any]) -> str:
@@ -63,6 +67,8 @@ class World:
             with trio.move_on_after(10):
                 await trio.sleep(self.latency)
                 answer = self.authority.handle(asked)
+                if asking and answer.status == 200 and answer.ending == "whole":
+                    self.granted.append(str(json.loads(answer.body).get("access_token")))
                 if answer.ending == "silent":
                     await trio.sleep_forever()
                 if answer.ending == "cut":
@@ -105,16 +111,3 @@ class World:
         await exchange.run(app)
         result = exchange.json["result"]
         return str(result["content"][0]["text"])
-
-
-@contextlib.contextmanager
-def refused(kind: type[Exception], *texts: str) -> Any:
-    """Expect an error of a kind, whose text has these parts."""
-    try:
-        yield
-    except Exception as error:
-        assert type(error) is kind, repr(error)
-        for text in texts:
-            assert text in str(error), str(error)
-    else:
-        raise AssertionError("it was not refused")

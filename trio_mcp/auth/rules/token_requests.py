@@ -54,6 +54,8 @@ _ADVICE_ON_SCOPES: Final = "ask for fewer scopes, or grant them to the caller in
 _SECRET: Final = frozenset({
     "assertion", "code", "code_verifier", "device_code", "refresh_token", "subject_token", "token",
 })  # fmt: skip
+# These members of a response must not get there either.
+_GRANTED: Final = ("access_token", "refresh_token", "id_token")
 
 
 @attrs.frozen
@@ -445,6 +447,9 @@ def basic_pair(id: str, secret: str) -> str:
 def _refused(at: TokenEndpoint, step: str, response: Fetched, form: Mapping[str, str]) -> AuthorizationError:
     now, client = at.clock(), at.client
     hidden = [value for name, value in form.items() if name in _SECRET]
+    # A response may both refuse and grant, and describe the error by what it grants.
+    said = json_object(response) or {}
+    hidden += [value for name in _GRANTED if isinstance(value := said.get(name), str)]
     advice = ""
     if client is not None and client.secret is not None:
         # The secret is hidden in every form in which it may have been sent, because the server may repeat any of them.

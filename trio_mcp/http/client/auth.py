@@ -11,7 +11,7 @@ from trio_mcp.stopwatch import current_stopwatch
 if TYPE_CHECKING:  # clients over other transports need not load `trio_mcp.http.headers`
     from trio_mcp.http.headers import Headers
 
-__all__ = ["Attempt", "Auth", "Pause", "Signer", "check_auth", "extensions_of", "opened"]
+__all__ = ["Attempt", "Auth", "Pause", "Signer", "check_auth", "extensions_of", "guard_of", "opened"]
 
 Pause: TypeAlias = Callable[[], contextlib.AbstractContextManager[None]]
 """A function that returns a context manager: inside its block, the client's timeouts stand still, because a person is
@@ -51,7 +51,9 @@ class Auth(Protocol):
     """The ``auth=`` of a client. One object may serve any number of clients at the same time.
 
     The object may have an attribute ``extensions``, which maps each protocol extension that a client with this
-    ``auth=`` declares to its settings.
+    ``auth=`` declares to its settings. If it signs for the one request that a server's function serves when it opens
+    the client, it has a method ``guard``: called for each client, it returns a middleware that refuses the calls of
+    other requests.
     """
 
     def opened(self, server: str, pause: Pause) -> contextlib.AbstractAsyncContextManager[Signer]:
@@ -91,3 +93,9 @@ def extensions_of(auth: Auth | None) -> Mapping[str, Mapping[str, Any]]:
     """Return the protocol extensions that a client declares because of its ``auth=``."""
     found: Mapping[str, Mapping[str, Any]] = getattr(auth, "extensions", {})
     return found
+
+
+def guard_of(auth: Auth) -> Callable[[], Any] | None:
+    """Return the method that makes the guard of a client, if the ``auth=`` signs for one request only."""
+    guard: Callable[[], Any] | None = getattr(auth, "guard", None)
+    return guard
