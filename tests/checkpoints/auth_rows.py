@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 from urllib.parse import urlencode
 
+import httpx
 import trio
 
 from tests.auth.engine.world import SERVER, World
+from tests.auth.exchange.world import API, World as Exchanging
 from tests.auth.io.keychain import keychain
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect
 from tests.injection import cancel_everywhere
-from trio_mcp import Server
-from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, OAuth, open_browser, paste_redirect
+from trio_mcp import Context, Server
+from trio_mcp.auth import CallerAuth, FileTokens, KeyringTokens, MemoryTokens, OAuth, open_browser, paste_redirect
 from trio_mcp.auth.client import terminal
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.testing import AuthorizationServer, protected
@@ -245,3 +247,55 @@ async def a_protected_server_again() -> None:
             pass
 
     await cancel_everywhere(protect, protect)
+
+
+async def while_served(body: Callable[[Context[Any]], Awaitable[object]]) -> Exchanging:
+    """Run a function as a tool of a server that exchanges tokens, and raise what it raises."""
+    world, failures = Exchanging(latency=0), list[Exception]()
+
+    async def handler(ctx: Context[Any]) -> str:
+        try:
+            await body(ctx)
+        except Exception as error:  # the client learns nothing of it
+            failures.append(error)
+        return "done"
+
+    world.handler = handler
+    async with world.serving() as app:
+        await world.call(app, world.token())
+    if failures:
+        raise failures[0]
+    return world
+
+
+@call(Context.token_for, "exchanged, and remembered")
+async def for_a_service(check: Check) -> None:
+    async def body(ctx: Context[Any]) -> None:
+        first = await check(ctx.token_for(API))
+        assert await check(ctx.token_for(API)) == first
+
+    await while_served(body)
+
+
+@effect(Context.token_for, "nothing is exchanged, or the next one works")
+async def for_a_service_again() -> None:
+    async def body(ctx: Context[Any]) -> None:
+        async def ask() -> None:
+            await ctx.token_for(API)
+
+        await cancelled_before(ask())
+        await cancel_everywhere(ask, ask)
+
+    await while_served(body)
+
+
+@call(CallerAuth.async_auth_flow, "to the service, and elsewhere")
+async def authorized(check: Check) -> None:
+    async def body(ctx: Context[Any]) -> None:
+        for url, signed in ((API, True), ("https://other.example.com", False)):
+            flow = CallerAuth(API).async_auth_flow(httpx.Request("GET", url))
+            request = await check(anext(flow))
+            assert ("Authorization" in request.headers) is signed
+            await flow.aclose()
+
+    await while_served(body)

@@ -24,7 +24,7 @@ from tests.checkpoints.table import CALLS, EFFECTS, Check, Row
 from tests.public_names import ROOT
 from trio_mcp import AsgiApp, Client, ClientGroup, Context, MemoryEventStore, SqliteEventStore
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
+from trio_mcp.auth import CallerAuth, FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
 from trio_mcp.extensions import ExtensionRun, ServerExtension
@@ -71,6 +71,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     BaseSession.wait_idle: "waits",
     BaseSession.wait_settled: "waits",
     **{each.__call__: "hands on" for each in (Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing)},
+    CallerAuth.async_auth_flow: "hands on",
     ClientTelemetry.__call__: "hands on",
     ExtensionRun.call: "hands on",
     FaultLinks.__call__: "opens what its target opens",

@@ -35,7 +35,7 @@ from trio_mcp import (
     link,
 )
 from trio_mcp._settings import completed, settings_of
-from trio_mcp.auth import OAuth, ResourceOptions, fetching
+from trio_mcp.auth import OAuth, ResourceOptions, TokenExchange, fetching
 from trio_mcp.auth.client import login_refresh
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server import keys
@@ -120,6 +120,7 @@ STATED = {
     "an exchange with an authorization server": fetching.TIMEOUT,
     "all exchanges of a sign-in, without the person's time": fetching.FLOW_TIMEOUT,
     "a refresh that was sent, whose callers have left": float(login_refresh.FINISH),
+    "TokenExchange(remember=…)": default(TokenExchange, "remember"),
     "ResourceServer(remember=…)": settings_of(ResourceOptions)["remember"].default,
     "the keys of an issuer": keys.FRESH,
     "the keys of an issuer that does not respond": keys.STALE,
@@ -133,6 +134,9 @@ STATED = {
     "characters of the header field with an access token": constant("MAX_TOKEN"),
     "characters of a DPoP proof": constant("MAX_PROOF"),
     "access tokens that a protected server remembers": constant("MAX_TOKENS"),
+    "tokens for services that a protected server remembers": constant("MAX_EXCHANGED_TOKENS"),
+    "exchanges of tokens under way": constant("MAX_TOKEN_EXCHANGES"),
+    "exchanges of tokens under way or waiting": constant("MAX_WAITING_EXCHANGES"),
     "DPoP proofs that a protected server without stores remembers": constant("MAX_PROOFS"),
     "tokens that an issuer is asked about at once": constant("MAX_INTROSPECTIONS"),
     **{f"TaskPolicy({name}=…)": getattr(TaskPolicy(), name) for name in ("after", "poll", "ttl")},

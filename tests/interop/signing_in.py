@@ -30,6 +30,10 @@ async def protected(issuer: str, path: str = "/mcp", **settings: Any) -> AsyncIt
     async def write() -> str:
         return "written"
 
+    @server.tool
+    async def token(service: str, ctx: Context) -> str:
+        return await ctx.token_for(service, scopes=["read"])
+
     # The URL has to be known before the server runs.
     with on_held_port() as (port, config), trio.fail_after(DEADLINE):
         auth = ResourceServer(f"http://127.0.0.1:{port}{path}", issuers=[issuer], scopes=["read"], **settings)

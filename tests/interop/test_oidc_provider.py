@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
@@ -21,6 +22,7 @@ from trio_mcp.auth import (
     MemoryTokens,
     OAuth,
     RegisteredClient,
+    TokenExchange,
 )
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.steps import ShowCode
@@ -34,6 +36,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.again]
 REDIRECT = "http://127.0.0.1/callback"
 DOCUMENT = "https://app.example.com/client.json"
 SECRET = "a secret of at least 32 characters"
+API = "https://api.example.com"
 NATIVE = {
     "redirect_uris": [REDIRECT],
     "application_type": "native",
@@ -46,7 +49,15 @@ SETTINGS = {
         {**NATIVE, "client_id": "public"},
         {**NATIVE, "client_id": "basic", "client_secret": SECRET, "token_endpoint_auth_method": "client_secret_basic"},
         {**NATIVE, "client_id": "post", "client_secret": SECRET, "token_endpoint_auth_method": "client_secret_post"},
+        {
+            "client_id": "files",
+            "client_secret": SECRET,
+            "grant_types": ["urn:ietf:params:oauth:grant-type:token-exchange"],
+            "redirect_uris": [],
+            "response_types": [],
+        },
     ],
+    "services": [API],
     "documents": {DOCUMENT: {**NATIVE, "client_id": DOCUMENT, "client_name": "App"}},
 }
 
@@ -191,3 +202,21 @@ async def test_a_refresh_token_that_was_stolen_and_used_ends_the_login(issuer: s
         async with Client(url, auth=OAuth(**settings)) as client:
             await client.call_tool("whoami")
         assert person.asked == 2
+
+
+@pytest.mark.parametrize("target", ["audience", "resource"])
+async def test_a_server_exchanges_the_token_of_its_caller(issuer: str, target: Any) -> None:
+    person, client = Person(), RegisteredClient("files", secret=SECRET)
+    exchange = TokenExchange({API: ["read"], "https://other.example.com": ["read"]}, client=client, target=target)
+    verifier = IntrospectionVerifier("basic", SECRET)
+    async with (
+        protected(issuer, "/opaque", verifier=verifier, dpop="off", exchange=exchange) as url,
+        Client(url, auth=OAuth(show=person.show, store=MemoryTokens(), **given("public"))) as alice,
+    ):
+        token = (await alice.call_tool("token", {"service": API})).text
+        claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
+        assert (claims["sub"], claims["aud"], claims["client_id"]) == ("alice", API, "files")
+        assert (claims["iss"], claims["scope"]) == (issuer, "read")
+        assert (await alice.call_tool("token", {"service": API})).text == token
+        for refused in ("https://other.example.com", "https://evil.example.com"):
+            assert (await alice.call_tool("token", {"service": refused})).is_error

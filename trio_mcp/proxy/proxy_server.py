@@ -281,7 +281,7 @@ class ProxyServer(BaseServer):
             raise TypeError("client= is for a Client that the proxy makes; leave it out if the target is a Client")
         self._target: Any = target
         self._client_settings = dict(client or {})
-        auths = [] if isinstance(target, Client) else [*auths_of(target), self._client_settings.get("auth")]
+        auths: list[Any] = [] if isinstance(target, Client) else [*auths_of(target), self._client_settings.get("auth")]
         self._per_call = any(auth is not None and guard_of(auth) is not None for auth in auths)
         if self._per_call and settings.get("extensions"):
             raise TypeError(

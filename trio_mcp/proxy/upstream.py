@@ -173,8 +173,8 @@ class Upstream:
             client = await self.connected()
             if not self._per_call:
                 return await self._sent(client, context, params, on_progress, unfinished)
-            # What a legacy session or a connection's tasks send would carry the token of another caller, so nothing is
-            # shared: the connection is opened here, in the task of the call, and closed with it.
+            # A shared connection would send the calls of all with one token: that of the caller for whom its session
+            # and its tasks were opened. So this connection is opened here, in the task of the call, and closed with it.
             own: dict[str, Any] = {"mode": client.protocol_version}
             if not client.session.modern and context.client is not None and context.client.log_level is not None:
                 own["log_level"] = context.client.log_level

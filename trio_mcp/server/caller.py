@@ -38,8 +38,8 @@ class NoCallerToken(AuthorizationError):
 async def token_for(context: RequestContext, audience: str, scopes: Collection[str] | None) -> str:
     """Return a token for another service: see `Context.token_for`."""
     await trio.lowlevel.checkpoint()
-    # What the gate has noted of this very request counts. `context.principal` does not: the program may have replaced
-    # it.
+    # The gate has noted the caller of this very request. `context.principal` does not count: the program may have
+    # replaced it.
     caller: Caller | None = context.transport_metadata.get("caller")
     if caller is None:
         raise NoCallerToken(audience, _why_none(context))

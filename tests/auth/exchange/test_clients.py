@@ -349,7 +349,7 @@ async def test_a_proxy_calls_as_the_caller_of_each_call(theirs: Any, ours: Any) 
 
 
 async def test_a_connection_that_a_call_renews_belongs_to_no_caller() -> None:
-    """Otherwise it would have the token of whoever called when it was lost, for everyone who calls later."""
+    """Otherwise it would have the token of the caller who found it lost, for everyone who calls later."""
     upstreams: list[Any] = []
 
     async def note(context: Context[Any], call_next: Any) -> Any:

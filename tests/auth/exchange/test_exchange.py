@@ -416,7 +416,7 @@ async def test_a_token_is_remembered_for_no_longer_than_it_and_the_callers_live(
 async def test_of_too_many_tokens_the_one_that_was_used_longest_ago_goes(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(module, "MAX_TOKENS", 2)
+    monkeypatch.setattr(module, "MAX_EXCHANGED_TOKENS", 2)
     world = World()
     a, b, c = (world.token(user) for user in "abc")
     async with world.serving() as app:
@@ -506,8 +506,8 @@ async def test_a_failure_is_not_remembered_and_each_waiter_gets_a_copy(autojump_
 async def test_a_crowd_does_not_flood_the_authorization_server(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(module, "MAX_EXCHANGES", 3)
-    monkeypatch.setattr(module, "MAX_WAITING", 10)
+    monkeypatch.setattr(module, "MAX_TOKEN_EXCHANGES", 3)
+    monkeypatch.setattr(module, "MAX_WAITING_EXCHANGES", 10)
     world, results = World(), list[str]()
 
     async def handler(ctx: Context) -> str:
@@ -574,8 +574,8 @@ async def test_a_cancellation_at_every_step_leaves_exchanges_that_go_on(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     # One place for an exchange, and for two that are under way: whatever is not given back is missed at once.
-    monkeypatch.setattr(module, "MAX_EXCHANGES", 1)
-    monkeypatch.setattr(module, "MAX_WAITING", 2)
+    monkeypatch.setattr(module, "MAX_TOKEN_EXCHANGES", 1)
+    monkeypatch.setattr(module, "MAX_WAITING_EXCHANGES", 2)
     world = World(latency=0.1)
     async with world.resource().opened() as guard:
 

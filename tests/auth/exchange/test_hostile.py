@@ -80,7 +80,7 @@ HOSTILE: dict[str, tuple[Plan, str]] = {
     "the caller's own token": (fault("token", same_token), "the server returned the caller's own token"),
     "no type": (granted(token_type=None), "no token_type"),
     "another type": (granted(token_type="mac"), "a type that was not asked for"),
-    "a type that is no scheme": (granted(token_type="N_A"), "a type that was not asked for"),
+    "a type that means none": (granted(token_type="N_A"), "a type that was not asked for"),
     "a type that is a list": (granted(token_type=["Bearer"]), "a type that was not asked for"),
     "a token that is bound to a key of someone else": (granted(token_type="DPoP"), "a type that was not asked for"),
     "a refusal that grants": (fault("token", both), "server_error"),
@@ -97,7 +97,7 @@ HOSTILE: dict[str, tuple[Plan, str]] = {
     "an error with a page": (fault("token", raw(b"<h1>no</h1>", "text/html", 403)), "status 403 and no error code"),
     "too many requests": (fault("token", status(429)), "status 429"),
     "a server that is broken": (error("invalid_grant", "no", status=500), "status 500 and no error code"),
-    # --- what is no answer
+    # --- what does not answer
     "no JSON": (fault("token", raw(b"access_token=x")), "not a JSON object"),
     "JSON of another type": (fault("token", raw(b"{}", "text/plain")), "not a JSON object"),
     "a list": (fault("token", raw(b"[1]")), "not a JSON object"),

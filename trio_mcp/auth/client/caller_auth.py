@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import trio
@@ -19,13 +19,10 @@ from trio_mcp.server.caller import NoCallerToken
 from trio_mcp.server.log_messages import CURRENT
 from trio_mcp.session.middleware import CallNext, OutgoingCall
 
+if TYPE_CHECKING:
+    from trio_mcp.server.context import Context
+
 __all__ = ["CallerAuth"]
-
-
-class Request(Protocol):
-    """The context of a request to the server."""
-
-    async def token_for(self, audience: str, *, scopes: Collection[str] | None = None) -> str: ...
 
 
 class CallerAuth(httpx.Auth):
@@ -73,6 +70,8 @@ class CallerAuth(httpx.Auth):
         """Authorize a request of an ``httpx.AsyncClient``."""
         if same_origin(str(request.url), self._url):
             request.headers["Authorization"] = f"Bearer {await self._token(_current())}"
+        else:
+            await trio.lowlevel.checkpoint()
         yield request
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
@@ -82,7 +81,7 @@ class CallerAuth(httpx.Auth):
             request.headers["Authorization"] = f"Bearer {token}"
         yield request
 
-    async def _token(self, current: Request | None) -> str:
+    async def _token(self, current: Context[Any] | None) -> str:
         if current is None:
             raise NoCallerToken(self._audience, "no request is being served here")
         return await current.token_for(self._audience, scopes=self._scopes)
@@ -96,8 +95,8 @@ class CallerAuth(httpx.Auth):
         Raises:
             AuthorizationError: If the server is not the service.
         """
-        # The connection's tasks go on to have the context variables of the task that opens it, whoever uses it: it is
-        # for one request, and `guard` keeps the others away.
+        # The tasks of a connection keep the context variables of the task that opens it, also when other requests use
+        # it. So the connection is for one request, and `guard` keeps the others away.
         current = _current()
         auth: Auth
         if current is not None:
@@ -124,7 +123,7 @@ class CallerAuth(httpx.Auth):
 class _Guard:
     """A middleware that lets only the calls of one request pass; of none, if the client is not for a request."""
 
-    def __init__(self, audience: str, owner: Request | None) -> None:
+    def __init__(self, audience: str, owner: Context[Any] | None) -> None:
         self._audience, self._owner = audience, owner
 
     async def __call__(self, call: OutgoingCall, call_next: CallNext) -> dict[str, Any]:
@@ -135,7 +134,7 @@ class _Guard:
         return await call_next()
 
 
-def _current() -> Request | None:
+def _current() -> Context[Any] | None:
     """Return the context of the request that is being served here, if any."""
     current: Any = CURRENT.get(None)
     return None if current is None else current[0]

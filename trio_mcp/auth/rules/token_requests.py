@@ -238,8 +238,8 @@ def on_behalf_of(at: TokenEndpoint, *, assertion: str, scopes: Collection[str]) 
 
 def _for_another(at: TokenEndpoint, answer: Mapping[str, Any], asked_at: float, subject_token: str) -> Tokens:
     """Return the tokens for another service that a response grants."""
-    # Elsewhere a missing type passes for "Bearer". RFC 8693, section 2.2.1, requires it, and a token that is none for a
-    # service ("N_A") must not be sent to one.
+    # Elsewhere a missing type passes for "Bearer". RFC 8693, section 2.2.1, requires the type, since a token need not
+    # be for a service at all ("N_A").
     if "token_type" not in answer:
         raise AuthorizationError(EXCHANGED, "its response has no token_type", issuer=at.issuer)
     tokens = to_tokens(at, EXCHANGED, answer, asked_at)

@@ -40,14 +40,14 @@ from trio_mcp.server.caller import NoCallerToken
 
 __all__ = ["Exchanges", "TokenExchange", "TokenExchangeError"]
 
-MAX_TOKENS: Final = 10_000
+MAX_EXCHANGED_TOKENS: Final = 10_000
 """How many exchanged tokens are remembered; of more, the one that was used longest ago goes (arbitrary)."""
-MAX_EXCHANGES: Final = 64
+MAX_TOKEN_EXCHANGES: Final = 64
 """How many exchanges are under way at once; further ones wait (arbitrary): a crowd must not flood the server."""
-MAX_WAITING: Final = 1_000
+MAX_WAITING_EXCHANGES: Final = 1_000
 """How many exchanges are under way or wait; further ones fail (arbitrary)."""
 MARGIN: Final = 30.0
-"""How many seconds before its expiry a token is exchanged anew (arbitrary): it has to reach the service and be used."""
+"""How many seconds before its expiry another token is obtained (arbitrary): it has to reach the service and be used."""
 UNKNOWN_LIFE: Final = 60.0
 """For how many seconds a token is used if the response does not say how long it lives (arbitrary)."""
 
@@ -252,7 +252,7 @@ class Exchanges:
         # The keys of both dicts are hashes.
         self._tokens: OrderedDict[bytes, _Kept] = OrderedDict()
         self._shared: dict[bytes, _Sharing] = {}
-        self._limiter = trio.CapacityLimiter(MAX_EXCHANGES)
+        self._limiter = trio.CapacityLimiter(MAX_TOKEN_EXCHANGES)
         self._finding = trio.Lock()
         self._at: TokenEndpoint | None = None
         self._problem: AuthorizationError | None = None
@@ -296,8 +296,10 @@ class Exchanges:
             # There must be no checkpoint until the exchange is in the dict, or two tasks would start one each.
             sharing = self._shared.get(key)
             if sharing is None:
-                if len(self._shared) >= MAX_WAITING:
-                    raise TokenExchangeError(audience, f"{MAX_WAITING} exchanges are under way", issuer=self._issuer)
+                if len(self._shared) >= MAX_WAITING_EXCHANGES:
+                    raise TokenExchangeError(
+                        audience, f"{MAX_WAITING_EXCHANGES} exchanges are under way", issuer=self._issuer
+                    )
                 sharing = self._shared[key] = _Sharing()
                 work = partial(self._run, sharing, key, subject, expires_at, audience, scopes)
                 sharing.flight.start(work, partial(self._shared.pop, key, None))
@@ -327,7 +329,7 @@ class Exchanges:
         until = min(lasts, now + self.settings.remember, *(() if expires_at is None else (expires_at,)))
         self._tokens.pop(key, None)
         if until > now:
-            if len(self._tokens) >= MAX_TOKENS:
+            if len(self._tokens) >= MAX_EXCHANGED_TOKENS:
                 self._tokens.popitem(last=False)
             self._tokens[key] = _Kept(outcome.access_token, until)
 
