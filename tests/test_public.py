@@ -243,6 +243,16 @@ def test_without_extensions_nothing_of_them_is_loaded(what: str) -> None:
     assert "trio_mcp.server.extensions" not in loaded
 
 
+@pytest.mark.parametrize(
+    "what", ["from trio_mcp import *", "from trio_mcp.auth import ResourceServer; import trio_mcp.auth.server.jwt"]
+)
+def test_without_an_exchange_of_tokens_nothing_of_it_is_loaded(what: str) -> None:
+    loaded = modules_after(what)
+    assert not {name for name in loaded if name.endswith((".exchange", ".caller", ".caller_auth"))} - {
+        "trio_mcp.http.server.exchange"
+    }
+
+
 def test_what_helps_to_test_needs_no_extra_until_it_is_used() -> None:
     assert not {"hypothesis", "pytest"} & modules_after("import trio_mcp.testing")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import trio
@@ -56,7 +57,7 @@ if TYPE_CHECKING:  # most clients answer no questions of the server: only those 
     from trio_mcp.client.answers.roots import Roots
     from trio_mcp.types.input_required import InputRequiredResult
 
-__all__ = ["Client", "ClientStatistics"]
+__all__ = ["Client", "ClientStatistics", "connection_of"]
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 
@@ -152,11 +153,6 @@ class Client(EnteredOnce):
             LocalProtocolError: If the client has not been entered.
         """
         return self._connection.session
-
-    @property
-    def is_for_one_request(self) -> bool:
-        """Whether the client signs in as the caller of a request, so that no other request may use it."""
-        return self._connection.is_for_one_request
 
     @property
     def transport(self) -> TransportStatus:
@@ -997,3 +993,7 @@ def _strings(given: Mapping[str, str], what: str) -> dict[str, str]:
 
 
 refuse_attributes(Client)
+
+
+connection_of: Callable[[Client], ClientConnection] = attrgetter("_connection")
+"""Return the connection of a client: a function, not a method, because programs must not use it."""

@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.client import Client
+from trio_mcp.client.client import Client, connection_of
 from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.targets import Target, auths_of, link_factory
@@ -270,7 +270,7 @@ class ProxyServer(BaseServer):
         if taken:
             raise TypeError(f"client= must not set {min(taken)!r}: the proxy uses it itself, to pass messages on")
         self._given = target if isinstance(target, Client) else None
-        if self._given is not None and self._given.is_for_one_request:
+        if self._given is not None and connection_of(self._given).is_for_one_request:
             raise TypeError(
                 "the client signs in as one caller, and a proxy has several: pass the URL of the server instead, and "
                 "client={'auth': …}"

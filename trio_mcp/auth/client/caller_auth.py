@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx  # noqa: ASYNC127 - its clients take only objects of its own class
 import trio
 
 from trio_mcp._checks import check_text
