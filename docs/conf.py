@@ -172,6 +172,7 @@ INTERNAL = (
     "TaskCalls",
     "TokenEndpoint",
     "Verifier",
+    "Verify",
     "Visible",
 )
 
