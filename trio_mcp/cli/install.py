@@ -8,12 +8,12 @@ import os
 import shlex
 import stat
 import sys
-import tempfile
 from pathlib import Path
 
 from trio_mcp.cli.config import is_url, plain_entry, server_name
 from trio_mcp.cli.editing import NotEditable, Taken, snippet, with_json_entry, with_yaml_entry, yaml_snippet
 from trio_mcp.cli.exits import FAILED, OK, Exit
+from trio_mcp.cli.files import PRIVATE, temporary
 from trio_mcp.cli.hosts import HOSTS
 from trio_mcp.client.config.text import read_regular
 
@@ -104,21 +104,11 @@ def _replace(file: Path, content: bytes, before: bytes | None) -> None:
     """Replace a file in one step, so that no host reads a half-written file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     # The file may contain secrets, so only the user may read it, unless others could read it before.
-    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with open(descriptor, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(descriptor)
-        if before is not None:
-            os.chmod(temporary, stat.S_IMODE(file.stat().st_mode))
+    with temporary(file, content, PRIVATE) as written:
         # The file is read once more, because the host may have changed it in the meantime.
         if (file.read_bytes() if file.exists() else None) != before:
             raise Exit(
                 f"{file} has just been changed, perhaps by its host, so it was left as it is; run this command again",
                 FAILED,
             )
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        os.replace(written, file)
