@@ -53,6 +53,7 @@ BY_STRING = {
     "conformance/report/html_elements.py": "reads the style of pages, a data file of its folder",
     "cli/loading.py": "loads what the user names on the command line",
     "cli/new.py": "asks where this package was installed from",
+    "cli/publishing/project.py": "asks for the version of an installed package",
     "client/config/reading.py": "what an entry says of authorization, which lies above this room",
     "stores/valkey_scripts/__init__.py": "reads the scripts, which are data files of its own folder",
     "cli/targets.py": "asks whether a word is the name of a module",

@@ -42,6 +42,7 @@ LINES = {
     "record": ["new.jsonl", "TARGET"],
     "replay": ["old.jsonl", "TARGET"],
     "new": ["NAME"],
+    "publish": ["FILE"],
     "install": ["HOST", "SOURCE"],
     "config": ["SOURCE"],
     "completion": ["SHELL"],

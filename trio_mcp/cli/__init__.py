@@ -69,6 +69,8 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
             from trio_mcp.cli.stores import run
         case "new":
             from trio_mcp.cli.new import run
+        case "publish":
+            from trio_mcp.cli.publish import run
         case "install":
             from trio_mcp.cli.install import run
         case "config":

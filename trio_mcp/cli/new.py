@@ -29,6 +29,17 @@ _WHERE = """
 `TRIO_MCP` is the folder of a clone of trio_mcp. Leave it out once `trio-mcp` is on the package index.
 """
 
+# A name on GitHub.
+OWNER = re.compile(r"[A-Za-z0-9](?:-?[A-Za-z0-9]){0,38}")
+_OWNED = """authors = [{ name = "$owner" }]
+
+[project.urls]
+Repository = "https://github.com/$owner/$name"
+"""
+_MARK = """
+<!-- mcp-name: io.github.$owner/$lower -->
+"""
+
 FILES = {
     "pyproject.toml": """\
 [build-system]
@@ -42,7 +53,7 @@ description = "An MCP server"
 readme = "README.md"
 requires-python = ">=3.11"
 dependencies = ["trio-mcp"]
-
+$owned
 [project.optional-dependencies]
 test = ["pytest>=8.4", "pytest-trio>=0.8"]
 
@@ -60,7 +71,7 @@ trio_mode = true
 # $name
 
 An MCP server.
-
+$mark
 ```console
 $$ python3 -m venv .venv
 $$ $install
@@ -75,6 +86,8 @@ host, the command is the absolute path of `.venv/bin/$name`.
 
 Hosts can also run `.venv/bin/trio-mcp run src/$module/server.py --reload`, which restarts the server whenever a file
 changes.
+
+`.venv/bin/trio-mcp publish src/$module/server.py` says what is missing before others can install it.
 """,
     ".gitignore": """\
 .venv/
@@ -182,15 +195,27 @@ def run(options: argparse.Namespace) -> int:
     quoted = source and shlex.quote(source)
     # The README names no folder of this machine, because it may be read on other machines.
     local = source.startswith("/")
-    install = _install(_CLONE if local else quoted)
-    where = _WHERE if local else ""
+    owner = options.github
+    if owner is not None and not OWNER.fullmatch(owner):
+        raise Exit(f"--github: {owner!r:.100} can't be the name of a user or an organization on GitHub")
+    values = {
+        "name": name,
+        "lower": name.lower(),
+        "module": module,
+        "owner": owner,
+        "install": _install(_CLONE if local else quoted),
+        "where": _WHERE if local else "",
+    }
+    values |= {"owned": Template(_OWNED if owner else "").substitute(values)}
+    values |= {"mark": Template(_MARK if owner else "").substitute(values)}
     try:
         folder.mkdir()
         for path, text in FILES.items():
-            file = folder / Template(path).substitute(module=module)
+            file = folder / Template(path).substitute(values)
             file.parent.mkdir(parents=True, exist_ok=True)
-            filled = Template(text).substitute(name=name, module=module, install=install, where=where)
-            file.write_text(filled, encoding="utf-8")
+            file.write_text(Template(text).substitute(values), encoding="utf-8")
+        if owner:
+            _add_publishing(folder, f"io.github.{owner}/{name.lower()}", f"src/{module}/server.py")
     except FileExistsError:
         raise Exit(f"there is already a file or folder {name}: choose another name, or remove it") from None
     except OSError as exc:
@@ -205,6 +230,20 @@ def run(options: argparse.Namespace) -> int:
     ]
     print("\n  ".join(lines))
     return OK
+
+
+def _add_publishing(folder: Path, name: str, target: str) -> None:
+    """Write the ``server.json`` and the workflow of a project, as `trio-mcp publish` would."""
+    from trio_mcp.cli.files import write_all  # imported late: few projects are made for publishing
+    from trio_mcp.cli.publishing.documents import as_text, server_document
+    from trio_mcp.cli.publishing.project import read_project
+    from trio_mcp.cli.publishing.workflow import WORKFLOW_PATH, workflow
+    from trio_mcp.types.common import Implementation
+
+    project = read_project(folder)
+    info = Implementation(name=project.name, version=project.text("version"))
+    document = server_document(name, info.version, project, info)
+    write_all({folder / "server.json": as_text(document), folder / WORKFLOW_PATH: workflow(target)})
 
 
 def _module(name: str) -> str:

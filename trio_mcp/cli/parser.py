@@ -582,8 +582,32 @@ COMMANDS = {
     ),
     "new": Command(
         "make a project with a server and its tests",
-        (Argument("name", metavar="NAME", help="the name of the project and of its folder"),),
-        examples=("trio-mcp new word-counter",),
+        (
+            Argument("name", metavar="NAME", help="the name of the project and of its folder"),
+            Argument("--github", metavar="OWNER", help="add what publishing it from this owner's repository needs"),
+        ),
+        examples=("trio-mcp new word-counter", "trio-mcp new word-counter --github octocat"),
+    ),
+    "publish": Command(
+        "check and write what publishing a server needs",
+        (
+            Argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name"),
+            Argument("--name", metavar="NAME", help="what the registry calls it, such as io.github.OWNER/word-counter"),
+            Argument(
+                "--write",
+                action="append",
+                default=[],
+                choices=("server.json", "mcpb", "workflow"),
+                metavar="WHAT",
+                help="write server.json, mcpb (a bundle for hosts, in dist) or workflow (for GitHub); can be repeated",
+            ),
+            Argument("--force", action="store_true", help="replace files; what you added to server.json is kept"),
+        ),
+        examples=(
+            "trio-mcp publish src/word_counter/server.py",
+            "trio-mcp publish src/word_counter/server.py --write server.json --write mcpb",
+        ),
+        passes_arguments=True,
     ),
     "install": Command(
         "show a host's entry for a server, or write it",
