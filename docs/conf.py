@@ -109,6 +109,7 @@ INTERNAL = (
     "C",
     "ClientConnection",
     "CacheHints",
+    "CardSource",
     "Config",
     "ContentBlock",
     "DataT",

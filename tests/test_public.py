@@ -26,12 +26,12 @@ PUBLIC_MODULES = {
     f"trio_mcp.{name}"
     for name in (
         *("low_level", "statistics", "types", "jsonrpc", "middleware", "otel", "auth", "auth.testing"),
-        *("blocking", "extensions", "stores"),
+        *("blocking", "extensions", "server_card", "stores"),
         *("testing", "testing.strategies", "conformance", "conformance.transcript"),
     )
 }
 """Those whose names are not in `trio_mcp`: sessions and links, statistics, the many types, what writers of transports
-need, middleware, authorization, the client without async, extensions, stores, tests."""
+need, middleware, authorization, the client without async, extensions, server cards, stores, tests."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")
 AUTH = ("trio_mcp.auth", "joserfc", "keyring")

@@ -39,6 +39,7 @@ DOORS = (
             "testing",
             "conformance",
             "middleware",
+            "server_card",
             "stores",
         )
     ),

@@ -23,7 +23,17 @@ from trio_mcp.stores.valkey_sessions import ValkeySessions
 
 FOR_USERS = tuple(
     f"trio_mcp{name}"
-    for name in ("", ".auth", ".extensions", ".low_level", ".middleware", ".otel", ".stores", ".testing")
+    for name in (
+        "",
+        ".auth",
+        ".extensions",
+        ".low_level",
+        ".middleware",
+        ".otel",
+        ".server_card",
+        ".stores",
+        ".testing",
+    )
 )
 HANDED_OUT = (ClientSession, MemorySessions, SqliteSessions, ValkeySessions)
 """What `Client.session` and `Stores.sessions` return. (ASGI servers alone call what `Server.asgi_app` returns.)"""

@@ -10,6 +10,7 @@ import trio
 from tests.checkpoints import (
     app_rows,
     auth_rows,
+    card_rows,
     client_rows,
     extension_rows,
     server_rows,
@@ -55,6 +56,7 @@ HANG = 30  # seconds; only a net
 assert client_rows, (
     app_rows,
     auth_rows,
+    card_rows,
     extension_rows,
     server_rows,
     session_rows,

@@ -449,7 +449,7 @@ WRONG: dict[str, Wrong] = {
         FAILED,
         "only 'count-server': add counter =",
     ),
-    "a script that is no function": (
+    "a script that is a module": (
         toml("server:main", "server"),
         [],
         FAILED,
@@ -481,7 +481,7 @@ WRONG: dict[str, Wrong] = {
         FAILED,
         "PyPI refuses packages that depend on a URL: 'trio-mcp @ git+",
     ),
-    "a server.json that is no JSON": (put("server.json", "{"), [], FAILED, "server.json is not valid JSON: line 1: "),
+    "a malformed server.json": (put("server.json", "{"), [], FAILED, "server.json is not valid JSON: line 1: "),
     "a server.json that is a list": (put("server.json", "[]"), [], FAILED, "server.json must be a JSON object"),
     "a server.json with a key twice": (put("server.json", '{"a": 1, "a": 2}'), [], FAILED, "has the key 'a' twice"),
     "a server.json that goes deep": (put("server.json", "[" * 100_000), [], FAILED, "it is nested too deeply"),
@@ -502,7 +502,7 @@ WRONG: dict[str, Wrong] = {
     "no folder for the bundle": (put("dist", "x"), MCPB, FAILED, "can't write "),
     "a link in the bundle": (linked, MCPB, FAILED, "link.txt is a symbolic link, which is not packed"),
     "a bundle that is huge": (huge, MCPB, FAILED, "is there a folder of data in it?"),
-    "a bundle of nobody": (
+    "a bundle without an author": (
         lambda folder: (
             toml('authors = [{ name = "octocat" }]\n', "")(folder),
             edit("README.md", NAME, "com.example/counter")(folder),
@@ -651,7 +651,7 @@ INVALID: dict[str, tuple[object, str]] = {
         of(packages=[{key: value for key, value in BUNDLE.items() if key != "fileSha256"}]),
         "packages[0].fileSha256: is missing",
     ),
-    "a hash that is none": (of(packages=[{**BUNDLE, "fileSha256": "0" * 63}]), "packages[0].fileSha256: "),
+    "a hash that is too short": (of(packages=[{**BUNDLE, "fileSha256": "0" * 63}]), "packages[0].fileSha256: "),
     "a hint that is missing": (argument(type="positional"), "packageArguments[0]: a positional argument needs a value"),
     "an option with its value": (argument(type="named", name="--port 8000"), "must be that of an option alone"),
     "an option that repeats itself": (argument(type="named", name="--a", value="--a=1"), "which would be there twice"),
@@ -660,8 +660,8 @@ INVALID: dict[str, tuple[object, str]] = {
         "packageArguments[0].isRepeated: ",
     ),
     "a format of its own": (argument(type="positional", value="x", format="date"), "packageArguments[0].format: "),
-    "a variable that nobody declares": (remote(url="https://{t}.x.example/mcp"), "variables that are not declared: t"),
-    "a remote on this machine": (remote(url="http://127.0.0.1/mcp"), "leads to the machine of whoever reads it"),
+    "a variable that is not declared": (remote(url="https://{t}.x.example/mcp"), "variables that are not declared: t"),
+    "a remote on this machine": (remote(url="http://127.0.0.1/mcp"), "leads to the machine of each reader"),
     "a remote over stdio": (of(remotes=[{"type": "stdio", "url": "https://x"}]), "remotes[0].type: "),
     "an icon over HTTP": (of(icons=[{"src": "http://x.example/i.png"}]), "does not begin with https://"),
     "an icon without a size": (of(icons=[{"src": "https://x/i.png", "sizes": ["big"]}]), "icons[0].sizes[0]: "),

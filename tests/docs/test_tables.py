@@ -336,6 +336,8 @@ STATED = {
     "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS"),
     "characters of a resource's URI": constant("MAX_URI", "trio_mcp.uri_templates"),
     "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS"),
+    "bytes of a server card": constant("MAX_CARD"),
+    "levels of a server card": constant("MAX_DEPTH", "trio_mcp.server_card"),
     "steps that one validation may take": constant("MAX_WORK"),
     "bytes of a file that Image, Audio or File reads": constant("MAX_FILE", "trio_mcp.server"),
     "bytes of a line of a child's standard error": constant("LONGEST_LINE"),

@@ -13,7 +13,7 @@ from trio_mcp._addresses import Reach, reach
 from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
-from trio_mcp.auth.rules.urls import UrlPolicy
+from trio_mcp.auth.rules.urls import UrlPolicy, same_origin
 from trio_mcp.errors import AuthorizationError, Disconnected, MessageTooLarge
 from trio_mcp.http.client.proxies import proxy_of
 from trio_mcp.http.client.sending.on_httpx import disconnected, parts_of, response_of, trusting
@@ -270,6 +270,8 @@ def _redirected(fetch: Fetch, url: str, location: str) -> str:
     # After a redirection from https to http, anyone on the network could change the metadata.
     if not target or (url.lower().startswith("https:") and not target.lower().startswith("https:")):
         raise _failed(fetch, url, f"the redirection to {shown(location)} is not followed")
+    if fetch.same_origin and not same_origin(target, url):
+        raise _failed(fetch, url, f"the redirection to {shown(location)} leads to another origin")
     return target
 
 

@@ -6,6 +6,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trio_mcp.server_card.discovery import CardError as CardError, discover_card as discover_card
     from trio_mcp.server_card.models import (
         CardIcon as CardIcon,
         CardInput as CardInput,
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         NamedInput as NamedInput,
         ServerCard as ServerCard,
     )
+    from trio_mcp.server_card.settings import CardSettings as CardSettings
 else:
     from trio_mcp._door import open_door
 

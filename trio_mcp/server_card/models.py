@@ -166,7 +166,7 @@ class CardIcon(WireModel):
 
 
 class ServerCard(WireModel):
-    """What a server over HTTP publishes about itself: its identity, and how to connect.
+    """The document that a server over HTTP publishes about itself: its identity, and how to connect.
 
     A card is read before there is a connection, and is not authoritative: don't base access on it, and prefer what the
     server says once you are connected.
@@ -210,7 +210,7 @@ def problems_of(error: ValidationError, document: object) -> list[str]:
                 path, place = f"{path}.{step!s:.80}", place[step]
             elif number == len(each["loc"]) and each["type"] == "missing":
                 path += f".{step}"
-            # Otherwise, pydantic names the member of a union, which is no part of the document.
+            # Otherwise, pydantic names the member of a union, which is not in the document.
         say = _SAID.get(each["type"])
         text = each["msg"] if say is None else say(each["input"], each.get("ctx", {}))
         found.append(f"{path.removeprefix('.') or 'the document'}: {text[:1].lower()}{text[1:]}")

@@ -33,6 +33,7 @@ class Fetch:
         fields: The header fields.
         body: The body of a POST.
         limit: The maximum length of the response body, in bytes.
+        same_origin: Whether a redirection to another origin is refused.
     """
 
     step: str
@@ -43,6 +44,7 @@ class Fetch:
     fields: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     body: bytes = attrs.field(default=b"", repr=False)
     limit: int = 64 * 1024
+    same_origin: bool = False
 
 
 @attrs.frozen

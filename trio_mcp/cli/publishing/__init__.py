@@ -1,1 +1,1 @@
-"""What `trio-mcp publish` and `new` make: a ``server.json``, a bundle, and the workflow that publishes them."""
+"""The files that `trio-mcp publish` and `new` make: a ``server.json``, a bundle, and a workflow."""

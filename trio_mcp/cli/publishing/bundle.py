@@ -25,7 +25,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The time of each file, the earliest that a zip file knows: the same project makes the same bytes, and so one hash."""
 
 BESIDE: Final = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "uv.lock", ".python-version")
-"""What is packed of the project's folder, in addition to its ``pyproject.toml``, its README and its package."""
+"""The files that are packed of the project's folder, besides its ``pyproject.toml``, its README and its package."""
 
 
 def manifest(project: Project, name: str, document: Mapping[str, Any], tools: Sequence[tuple[str, str]]) -> bytes:

@@ -187,14 +187,14 @@ def _refusals(document: ServerDocument) -> Iterator[str]:
         if url is not None and urlsplit(url).scheme != "https":
             yield f"{path}: {url[:80]!r} does not begin with https://"
     if not document.packages and not document.remotes:
-        yield "the document: has neither packages nor remotes, so nobody could connect to the server"
+        yield "the document: has neither packages nor remotes, so no client could connect"
     for number, package in enumerate(document.packages or ()):
         yield from (f"packages[{number}].{each}" for each in _of_package(package))
     for number, remote in enumerate(document.remotes or ()):
         yield from (f"remotes[{number}].url: {each}" for each in _of_url(remote.url, remote.variables or {}))
         host = _hostname(remote.url)
         if host == "localhost" or is_loopback(host or ""):
-            yield f"remotes[{number}].url: {remote.url[:80]!r} leads to the machine of whoever reads it"
+            yield f"remotes[{number}].url: {remote.url[:80]!r} leads to the machine of each reader"
     own = (document.meta or {}).get(PROVIDED, {})
     if not isinstance(own, dict):
         yield f"_meta.{PROVIDED}: must be an object"

@@ -20,7 +20,7 @@ LARGEST: Final = 1_000_000
 """The largest size of a ``pyproject.toml`` or a README, in bytes (arbitrary)."""
 
 MARK: Final = "mcp-name: "
-"""What stands before a server's name in the README of its package, and so proves who owns the package."""
+"""The words before a server's name in the README of its package, which prove who owns the package."""
 
 # PyPI's rule for names, and the form in which it shows a version (PEP 508, PEP 440). A version with + is local.
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -49,7 +49,7 @@ class Project:
     readme_text: str
 
     def text(self, key: str) -> str:
-        """Return a string of the table, or an empty one if there is none."""
+        """Return a string of the table, or an empty one without such a string."""
         value = self.table.get(key)
         return value if isinstance(value, str) else ""
 
@@ -103,13 +103,13 @@ def find_project(file: Path) -> Path:
     """Return the nearest folder around a file that has a ``pyproject.toml``.
 
     Raises:
-        Exit: If there is none.
+        Exit: If no folder around the file has one.
     """
     for folder in file.absolute().parents:
         if (folder / "pyproject.toml").is_file():
             return folder
     raise Exit(
-        f"there is no pyproject.toml beside {file.name} or in a folder above it, so it is no package that could be"
+        f"there is no pyproject.toml beside {file.name} or in a folder above it, so it can't be"
         " published: `trio-mcp new` makes a project that is one",
         FAILED,
     )

@@ -38,6 +38,7 @@ from trio_mcp.http.server.asgi import (
     Scope,
     SendCallable,
 )
+from trio_mcp.http.server.card import CardPages
 from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_fields
 from trio_mcp.http.server.door import ending, legacy_endpoint, no_room
 from trio_mcp.http.server.exchange import HttpExchange
@@ -145,7 +146,15 @@ class HttpApp:
         self._ending = False
         self._refusing = False  # whether calls are refused
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
+        self._card = self._card_pages()
         run.endpoints.append(self.statistics)
+
+    def _card_pages(self) -> CardPages | None:
+        source, path = self.options.settings["card"], self.options.settings["path"]
+        if source is None or path is None:
+            return None
+        identity = self._settings[False].identity
+        return CardPages(source, path, identity.info, identity.supported)
 
     def _judged_by(self, local: bool) -> RuleSettings:
         options, identity = self.options, self._served.identity
@@ -192,7 +201,11 @@ class HttpApp:
         seen, key = self._seen.find(scope)
         request = HttpRequest(scope, receive, Headers(scope["headers"]) if seen is None else seen)
         answer = HttpAnswer(send)
-        # CORS comes first: its headers are sent with every response, refusals included, so that a page can read it.
+        # The card comes before everything else: it is for everybody, whatever their origin and without a token.
+        if self._card is not None and (page := self._card.find(request)) is not None:
+            await self._card.serve(page, request, answer)
+            return
+        # CORS comes next: its headers are sent with every response, refusals included, so that a page can read it.
         if self.options.settings["cors"] and await self._is_preflight(request, answer):
             return
         if request.path != self.options.settings["path"]:

@@ -400,7 +400,7 @@ class HttpAnswer:
         # leaves. The callback checks `finished` to tell the two apart.
         self.started = self.finished = True
         given = [*self.fields, *fields]
-        if status != 204:  # RFC 9110, section 8.6: no Content-Length with 204
+        if status not in (204, 304):  # RFC 9110, section 8.6: no Content-Length with 204, and that of a 200 with 304
             given.append(("content-length", str(len(body))))
         # Refusals and plain-text responses have a content type of their own, which is kept.
         for name, _ in given:

@@ -9,6 +9,7 @@ from trio_mcp._checks import check_choice, check_count, check_kind, check_second
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._settings import Default, completed
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
+from trio_mcp.http.server.card import CardSource, card_path
 from trio_mcp.http.server.protection import Protection
 from trio_mcp.stores.event_store import EventStore
 
@@ -20,6 +21,9 @@ RUNNERS: Final = ("hypercorn", "h11", "httptools")
 
 PROTECTION: Final = ("document", "opened", "permit", "resource")
 """The members by which a `Protection` is recognized."""
+
+CARD: Final = ("card", "catalog", "max_age")
+"""The members by which a `CardSource` is recognized."""
 
 _SECONDS = partial(Default, check=check_seconds)
 _COUNT = partial(Default, check=check_count)
@@ -47,6 +51,11 @@ def _check_auth(name: str, value: object) -> None:
     # The members are checked instead of the class, because `trio_mcp.auth` is not imported here.
     if value is not None and (isinstance(value, type) or not all(hasattr(value, each) for each in PROTECTION)):
         raise TypeError(f"{name} must be a ResourceServer of trio_mcp.auth, got {value!r:.100}")
+
+
+def _check_card(name: str, value: object) -> None:
+    if value is not None and (isinstance(value, type) or not all(hasattr(value, each) for each in CARD)):
+        raise TypeError(f"{name} must be a CardSettings of trio_mcp.server_card, got {value!r:.100}")
 
 
 # The defaults of the limits are arbitrary; docs/reference/limits.md has a table of all bounds.
@@ -93,6 +102,8 @@ class HttpSettings(TypedDict, total=False):
         max_connections: How many connections may be open at once (`Server.serve_http` only).
         write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full (`serve_http` only).
         grace: Seconds that requests under way are given when the server ends.
+        card: What the endpoint publishes about the server in a card, a `trio_mcp.server_card.CardSettings`; None
+            publishes nothing. Server cards are an experimental extension.
         auth: The object that checks the tokens of requests, such as a `trio_mcp.auth.ResourceServer`; None admits every
             request.
         runner: The implementation of HTTP (`Server.serve_http` only): ``"hypercorn"``, which also supports HTTP/2;
@@ -127,6 +138,7 @@ class HttpSettings(TypedDict, total=False):
     max_connections: Annotated[int, _COUNT(1000)]
     write_timeout: Annotated[float, _SECONDS(30.0)]
     grace: Annotated[float, _SECONDS(5.0)]
+    card: Annotated[CardSource | None, Default(check=_check_card)]
     auth: Annotated[Protection | None, Default(check=_check_auth)]
     # The runner is given by name: its class can't be imported here, because runners import modules of the endpoint.
     runner: Annotated[str, Default("hypercorn", partial(check_choice, choices=RUNNERS))]
@@ -163,6 +175,10 @@ class HttpOptions:
         # A WebSocket begins with a GET that no other client sends, so the endpoint can serve both at one path.
         if websocket is not None and websocket != endpoint:
             paths.append(websocket)
+        if self.settings["card"] is not None:
+            if endpoint is None:
+                raise ValueError("card describes the endpoint at path=, but path is None")
+            paths.append(card_path(endpoint))
         if len(set(paths)) < len(paths):
             raise ValueError(f"the paths of a server must be distinct, got {', '.join(paths)}")
         if endpoint is None and sse is None and websocket is None:
