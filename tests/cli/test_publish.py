@@ -11,6 +11,7 @@ import sys
 import venv
 import zipfile
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,25 @@ def test_the_name_is_that_of_the_option_or_the_file_or_the_mark(project: Path) -
     edit("README.md", NAME, "com.example/counter")(project)
     assert main(["publish", SERVER, "--write=server.json"]) == OK
     assert json.loads((project / "server.json").read_text())["name"] == "com.example/counter"
+
+
+@pytest.mark.parametrize("target", ["counter.server", "counter.server:server", "src/../" + SERVER, "./" + SERVER])
+def test_the_server_may_be_named_in_any_way(
+    target: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(project / "src"))
+    assert main(["publish", target, "--write=server.json", "--write=workflow", "--write=mcpb"]) == OK
+    assert json.loads((project / "server.json").read_text()) == RIGHT
+    named = target if "/" not in target else SERVER
+    assert f"trio-mcp publish {named}\n" in (project / ".github/workflows/publish-mcp.yml").read_text()
+
+
+def test_a_dynamic_version_is_that_of_the_installed_package(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    toml('version = "0.1.0"\n', 'dynamic = ["version"]\n')(project)
+    toml('name = "counter"\n', 'name = "attrs"\n')(project)
+    toml("\ncounter =", "\nattrs =")(project)
+    assert main(["publish", SERVER]) == FAILED
+    assert f"but pyproject.toml says {metadata.version('attrs')!r}" in capsys.readouterr().err
 
 
 def test_the_workflow_has_the_rights_that_it_needs_and_no_more(project: Path) -> None:
@@ -501,6 +521,21 @@ WRONG: dict[str, Wrong] = {
     "a bundle that is a folder": (as_folder("dist/counter-0.1.0.mcpb"), MCPB, FAILED, "it is not a regular file"),
     "no folder for the bundle": (put("dist", "x"), MCPB, FAILED, "can't write "),
     "a link in the bundle": (linked, MCPB, FAILED, "link.txt is a symbolic link, which is not packed"),
+    "a readme outside of the project": (
+        lambda folder: (
+            toml('"README.md"', '"../README.md"')(folder),
+            (folder / "README.md").rename(folder.parent / "README.md"),
+        ),
+        MCPB,
+        FAILED,
+        "the readme, or the module of the script, is outside the project's folder",
+    ),
+    "a readme at the root": (
+        lambda folder: toml('"README.md"', f'"{folder}/../x.md"')(folder) or put("../x.md", MARK)(folder),
+        MCPB,
+        FAILED,
+        "the readme, or the module of the script, is outside the project's folder",
+    ),
     "a bundle that is huge": (huge, MCPB, FAILED, "is there a folder of data in it?"),
     "a bundle without an author": (
         lambda folder: (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -154,7 +155,7 @@ def _workflow(name: str, target: str, file: Path, project: Project) -> bytes:
         )
     source, _, attribute = target.partition(":")
     if source.endswith(".py"):
-        source = file.resolve().relative_to(project.folder.resolve()).as_posix()
+        source = Path(os.path.abspath(file)).relative_to(project.folder).as_posix()
     return workflow(shlex.quote(source + (f":{attribute}" if attribute else "")))
 
 

@@ -6,6 +6,7 @@ github.com/modelcontextprotocol/mcpb: MANIFEST.md, version 0.4, ``server.type`` 
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ MOST_BYTES: Final = 100_000_000
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The time of each file, the earliest that a zip file knows: the same project makes the same bytes, and so one hash."""
 
-BESIDE: Final = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "uv.lock", ".python-version")
+BESIDE: Final = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "uv.lock")
 """The files that are packed of the project's folder, besides its ``pyproject.toml``, its README and its package."""
 
 
@@ -85,7 +86,8 @@ def bundle(project: Project, manifest: bytes) -> bytes:
     size = 0
     try:
         for file in _files(project):
-            packed[file.relative_to(project.folder).as_posix()] = content = file.read_bytes()
+            name = Path(os.path.normpath(file)).relative_to(project.folder).as_posix()
+            packed[name] = content = file.read_bytes()
             size += len(content)
             if len(packed) > MOST_FILES or size > MOST_BYTES:
                 raise Exit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,7 +106,7 @@ def find_project(file: Path) -> Path:
     Raises:
         Exit: If no folder around the file has one.
     """
-    for folder in file.absolute().parents:
+    for folder in Path(os.path.abspath(file)).parents:
         if (folder / "pyproject.toml").is_file():
             return folder
     raise Exit(
