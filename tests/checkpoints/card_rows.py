@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from tests.checkpoints.table import Check, call, cancelled_before, effect
-from trio_mcp import Server
+from trio_mcp import Client, Server
 from trio_mcp.server_card import CardSettings, discover_card
 
 
@@ -40,6 +40,19 @@ async def published() -> AsyncIterator[tuple[str, list[str]]]:
 async def found(check: Check) -> None:
     async with published() as (url, _):
         await check(discover_card(url))
+
+
+@call(Client.discover_card, "from an endpoint that publishes one")
+async def found_by_the_client(check: Check) -> None:
+    async with published() as (url, _):
+        await check(Client.discover_card(url))
+
+
+@effect(Client.discover_card, "nothing is asked")
+async def nothing_is_asked_by_the_client() -> None:
+    async with published() as (url, asked):
+        await cancelled_before(Client.discover_card(url))
+        assert asked == []
 
 
 @effect(discover_card, "nothing is asked")

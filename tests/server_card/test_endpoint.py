@@ -199,6 +199,7 @@ async def test_a_client_reads_it_and_connects_to_what_it_says() -> None:
         card = CardSettings(name="com.example/weather", url=url)
         assert await nursery.start(partial(made().serve_http, port=port, card=card)) == url
         found = await discover_card(url)
+        assert await Client.discover_card(url) == found
         assert found.remotes is not None
         async with Client(found.remotes[0].url) as client:
             assert client.server_info is not None

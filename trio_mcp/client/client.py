@@ -54,7 +54,9 @@ from trio_mcp.types.tools import Tool
 if TYPE_CHECKING:  # most clients answer no questions of the server: only those that do load these modules
     from pydantic import TypeAdapter
 
+    from trio_mcp.auth.rules.urls import UrlPolicy
     from trio_mcp.client.answers.roots import Roots
+    from trio_mcp.server_card.models import ServerCard
     from trio_mcp.types.input_required import InputRequiredResult
 
 __all__ = ["Client", "ClientStatistics", "connection_of"]
@@ -228,6 +230,16 @@ class Client(EnteredOnce):
             events_waiting=self._subscriptions.waiting,
             known_tools=len(self._output_schemas),
         )
+
+    @staticmethod
+    async def discover_card(url: str, *, urls: UrlPolicy | None = None) -> ServerCard:
+        """Read the card that a server publishes about itself, before there is a client: experimental (SEP-2127).
+
+        Arguments, errors and cancellation are those of `trio_mcp.server_card.discover_card`.
+        """
+        from trio_mcp.server_card.discovery import discover_card  # late: few programs read cards
+
+        return await discover_card(url, urls=urls)
 
     # --- requests and notifications of any method ------------------------------------------------------------------
 
