@@ -22,6 +22,7 @@ APART = {
     "nginx": "nginx",
     "redis": "redis-server",
     "chromium": "Chromium",
+    "xvfb": "Xvfb, and a Python with tkinter",
     "again": "more time: whole suites once more, over each runner or without the legacy era; frameworks",
     "long": "still more time: every combination",
 }

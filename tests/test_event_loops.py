@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 import trio
 
+from tests.blocking.serving import stdio
 from trio_mcp import Client, ClientGroup, ProxyServer, Server, StdioServerParameters
 from trio_mcp.low_level import (
     ClientSession,
@@ -69,6 +71,8 @@ def test_on_asyncio_it_says_what_to_do(name: str, run: Callable[[Any], object]) 
         RuntimeError, match=r"on asyncio: .*trio\.run\(main\).*backend='trio'.*hypercorn -k trio"
     ) as raised:
         run(entered(name) if name in ENTERED else AWAITED[name](Server("x")))
+    for door in ("trio_mcp.blocking.Client", "run Trio as its guest (see how-to/guest_mode)"):
+        assert door in str(raised.value)
     assert raised.value.__context__ is None, "nothing else has failed before"
 
 
@@ -79,7 +83,7 @@ def test_a_proxy_says_so_before_it_connects() -> None:
 
 def test_on_no_event_loop_at_all() -> None:
     coroutine = entered("Client")
-    with pytest.raises(RuntimeError, match="outside of it: start the program"):
+    with pytest.raises(RuntimeError, match=r"outside of it: start the program .*blocking\.Client works without Trio$"):
         coroutine.send(None)
 
 
@@ -87,7 +91,35 @@ def test_run_on_an_event_loop_would_block_it() -> None:
     async def main() -> None:
         Server("x").run("http", port=0)
 
-    with pytest.raises(RuntimeError, match="asyncio is already running here: call it from a plain function"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"asyncio is already running here: call it from a plain function.*guest.* await serve_http\(\)",
+    ):
         asyncio.run(main())
     with pytest.raises(RuntimeError, match=r"trio is already running here: await serve_http\(\)$"):
         trio.run(main)
+
+
+def test_a_guest_of_asyncio_serves_calls_and_starts_processes() -> None:
+    async def use() -> list[Any]:
+        server = Server("desk")
+        server.add_tool(lambda: "here", name="where")
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(partial(server.serve_http, port=0))
+            async with Client(url) as near, Client(stdio()) as far:
+                found = [(await near.call_tool("where")).text, (await far.call_tool("add", {"a": 1, "b": 2})).data]
+            nursery.cancel_scope.cancel()
+        return found
+
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+        trio.lowlevel.start_guest_run(
+            use,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            done_callback=ended.set_result,
+            host_uses_signal_set_wakeup_fd=True,
+        )
+        return (await ended).unwrap()
+
+    assert asyncio.run(main()) == ["here", 3]

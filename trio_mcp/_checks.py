@@ -301,10 +301,13 @@ def check_on_trio() -> None:
         RuntimeError: If it runs on another event loop, or on none.
     """
     if (loop := running_loop()) != "trio":
+        beside = (
+            f"; beside {loop}, run Trio as its guest (see how-to/guest_mode), or call that in a thread" if loop else ""
+        )
         raise RuntimeError(
             f"trio_mcp needs Trio, but this code runs {'on ' + loop if loop else 'outside of it'}: "
             "start the program with trio.run(main) or anyio.run(main, backend='trio'), and an ASGI application with "
-            "`hypercorn -k trio module:app`; trio_mcp.blocking.Client works without Trio"
+            f"`hypercorn -k trio module:app`; trio_mcp.blocking.Client works without Trio{beside}"
         )
 
 
@@ -319,7 +322,8 @@ def check_no_loop(function: str, instead: str) -> None:
         RuntimeError: If an event loop is running already: the call would block it.
     """
     if (loop := running_loop()) is not None:
-        advice = f"await {instead}" if loop == "trio" else "call it from a plain function, outside of the event loop"
+        outside = f"call it from a plain function, outside of the event loop, or run Trio as the guest of {loop} (see"
+        advice = f"await {instead}" if loop == "trio" else f"{outside} how-to/guest_mode) and await {instead} there"
         raise RuntimeError(
             f"{function} starts Trio and blocks until Trio ends, but {loop} is already running here: {advice}"
         )

@@ -1,4 +1,4 @@
-"""The client without async where it is meant to be used: in a notebook and in a view of Django."""
+"""Where no loop of Trio runs: the client without async in a notebook and in a view of Django; a guest of a notebook."""
 
 from __future__ import annotations
 
@@ -51,6 +51,18 @@ def test_a_notebook_uses_it_over_several_cells(python: Path, tmp_path: Path) -> 
     assert len(set(json.loads(tools))) == 1
     assert progress.endswith("True\n")
     assert progress.count("progress=") == 2
+
+
+def test_trio_is_a_guest_of_the_loop_of_a_notebook(python: Path, tmp_path: Path) -> None:
+    """It lives over several cells; interrupting the kernel ends the cell, and the call that it waits for."""
+    used, cancelled, after, refused, ended = run(python, "guest_notebook.py", tmp_path)
+    assert (used, after, ended) == ("[30, 45]\n", "45\n", "ended\n")
+    assert "on the server" in cancelled
+    assert "in the cell" in cancelled
+    for said, part in zip(
+        refused.splitlines(), ("run() starts Trio", "from inside a run()", "needs Trio"), strict=True
+    ):
+        assert part in said
 
 
 def test_a_view_of_django_uses_it_from_many_threads(python: Path, tmp_path: Path) -> None:

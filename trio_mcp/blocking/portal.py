@@ -299,7 +299,7 @@ class Portal:
         if (loop := running_loop()) is not None and not _is_notebook():
             advice = {
                 "trio": "use trio_mcp.Client",
-                "asyncio": "call it by asyncio.to_thread",
+                "asyncio": "call it by asyncio.to_thread, or run Trio as its guest (see how-to/guest_mode)",
             }.get(loop, "call it in another thread")
             raise RuntimeError(f"a blocking {self._owner} would stop the loop of {loop} in this thread: {advice}")
 

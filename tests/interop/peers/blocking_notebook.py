@@ -33,13 +33,13 @@ print([each.name for each in threading.enumerate() if each.name.startswith('Trio
 ]
 
 
-def main(targets: list[str]) -> None:
-    cells = [f"TARGETS = {targets!r}", *CELLS]
+def shown_by(cells: list[str]) -> list[str]:
+    """Run the cells of a notebook in a kernel, and return what each shows that shows something."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
     shown = ["".join(output.get("text", "") for output in cell.outputs) for cell in notebook.cells]
-    print(json.dumps([text for text in shown if text]))
+    return [text for text in shown if text]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    print(json.dumps(shown_by([f"TARGETS = {sys.argv[1:]!r}", *CELLS])))
