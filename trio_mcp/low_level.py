@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         ServerIdentity as ServerIdentity,
     )
     from trio_mcp.http.client.legacy.sse_client import sse_client as sse_client
+    from trio_mcp.http.client.sending.sender import AsyncHttpClient as AsyncHttpClient
     from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
     from trio_mcp.http.client.websocket import websocket_client as websocket_client
     from trio_mcp.jsonrpc.messages import SessionMessage as SessionMessage

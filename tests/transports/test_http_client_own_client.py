@@ -1,4 +1,4 @@
-"""Where a request goes: its parameters, redirections, and the HTTP client of the caller, httpx or its fork."""
+"""Where a request goes: its parameters, redirections, and the HTTP client of the caller, httpx or httpx2."""
 
 from __future__ import annotations
 
@@ -83,8 +83,9 @@ async def test_a_redirection_within_the_origin_is_followed(status: int) -> None:
         assert server.asked[-1].body["params"]["name"] == "t"
 
 
+@pytest.mark.parametrize("package", [httpx, httpx2])
 @pytest.mark.parametrize("follow", [True, False])
-async def test_no_credentials_leave_the_origin(follow: bool) -> None:
+async def test_no_credentials_leave_the_origin(package: Any, follow: bool) -> None:
     """Not even if the caller's own client follows redirections."""
     async with peer() as elsewhere:
 
@@ -94,7 +95,7 @@ async def test_no_credentials_leave_the_origin(follow: bool) -> None:
         tools = {"server/discover": discovered, "tools/call": Calls(t=moved)}
         async with (
             serving(tools) as server,
-            httpx.AsyncClient(headers={"Authorization": "secret"}, follow_redirects=follow) as http_client,
+            package.AsyncClient(headers={"Authorization": "secret"}, follow_redirects=follow) as http_client,
             Client(lambda: streamable_http_client(server.url, http_client=http_client)) as client,
         ):
             with pytest.raises(HttpError, match="redirection"):
@@ -132,16 +133,19 @@ async def test_the_callers_own_http_client_is_used_and_left_open(package: Any) -
     assert {asked.headers.get("x-mine") for asked in server.asked if asked.body} == {"2"}
 
 
-async def test_what_a_hook_of_the_callers_client_raises_fails_the_call(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("package", [httpx, httpx2])
+async def test_what_a_hook_of_the_callers_client_raises_fails_the_call(
+    package: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """Authentication is such a hook: its failure does not end the link."""
 
-    async def hook(request: httpx.Request) -> None:
+    async def hook(request: Any) -> None:
         if b'"bad"' in request.content:
             raise LookupError("no token")
 
     async with (
         serving({"server/discover": discovered, "tools/call": Calls()}) as server,
-        httpx.AsyncClient(event_hooks={"request": [hook]}) as http_client,
+        package.AsyncClient(event_hooks={"request": [hook]}) as http_client,
         Client(lambda: streamable_http_client(server.url, http_client=http_client)) as client,
     ):
         with caplog.at_level(logging.CRITICAL, "trio_mcp"), pytest.raises(TransportError, match="no token"):

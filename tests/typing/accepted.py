@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, assert_type
 
+import httpx
+import httpx2
 import trio
 from pydantic import BaseModel, TypeAdapter
 
@@ -42,7 +44,15 @@ from trio_mcp.client.group.catalog import Listed
 from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.extensions import AppHost, Apps, Csp, HostContext
 from trio_mcp.jsonrpc import Notification
-from trio_mcp.low_level import BaseSession, HandlerOptions, Link, memory_link_pair
+from trio_mcp.low_level import (
+    AsyncHttpClient,
+    BaseSession,
+    HandlerOptions,
+    Link,
+    memory_link_pair,
+    sse_client,
+    streamable_http_client,
+)
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, Middleware, RateLimit, SizeLimit, Timing
 from trio_mcp.stores import KeyRing, MemoryStores, SqliteStores, UserStateOptions
 from trio_mcp.types import (
@@ -340,6 +350,18 @@ async def serving() -> None:
     async with memory_link_pair() as (ours, theirs), BaseSession(*ours) as session:
         assert_type(theirs, Link)
         assert_type(await session.send_request("ping"), dict[str, Any])
+
+
+class OwnHttpClient(httpx2.AsyncClient):
+    pass
+
+
+async def over_http(given: AsyncHttpClient) -> None:
+    for http_client in (httpx.AsyncClient(), httpx2.AsyncClient(), OwnHttpClient(), given):
+        async with streamable_http_client("https://host.example/mcp", http_client=http_client) as link:
+            assert_type(link, Link)
+        async with sse_client("https://host.example/sse", http_client=http_client) as link:
+            assert_type(link, Link)
 
 
 def errors(error: TrioMcpError) -> None:

@@ -5,7 +5,10 @@ none, the comment itself is an error (`warn_unused_ignores`, `reportUnnecessaryT
 # ruff: noqa: F401 -- to import a name that does not exist is one of the errors
 from __future__ import annotations
 
+import httpx
+
 from trio_mcp import CallOptions, Client, ClientGroup, Context, HttpOptions, Server, SessionOptions
+from trio_mcp.low_level import streamable_http_client
 from trio_mcp.types import Tool
 
 server = Server("typed")
@@ -49,6 +52,7 @@ async def keywords(client: Client, group: ClientGroup, ctx: Context) -> None:
 
 CallOptions(timeout="5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Client(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+streamable_http_client("https://x", http_client=httpx.Client())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 server.tool("add")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 

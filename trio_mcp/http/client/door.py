@@ -12,6 +12,7 @@ import trio
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.posting import Remote, SessionKeeper, SessionView
+from trio_mcp.http.client.sending.sender import AsyncHttpClient
 from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.link import Link
 
@@ -29,7 +30,7 @@ def session_keeper(remote: Remote) -> SessionKeeper:
 
 
 def sse_client(
-    url: str, *, headers: Mapping[str, str], auth: Auth | None = None, http_client: Any = None
+    url: str, *, headers: Mapping[str, str], auth: Auth | None = None, http_client: AsyncHttpClient | None = None
 ) -> contextlib.AbstractAsyncContextManager[Link]:
     """Connect to a server over HTTP+SSE.
 

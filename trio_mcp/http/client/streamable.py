@@ -18,6 +18,7 @@ from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.door import session_keeper
 from trio_mcp.http.client.heads import modern_revision_of
 from trio_mcp.http.client.posting import PostedRequest, Remote
+from trio_mcp.http.client.sending.sender import AsyncHttpClient
 from trio_mcp.http.client.wire import HttpWire, http_wire
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.jsonrpc.messages import (
@@ -61,7 +62,7 @@ async def streamable_http_client(
     *,
     headers: Mapping[str, str] | None = None,
     auth: Auth | None = None,
-    http_client: Any = None,
+    http_client: AsyncHttpClient | None = None,
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     reconnect: Backoff | None = None,
 ) -> AsyncIterator[Link]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 from trio_mcp._checks import as_written
@@ -20,7 +20,7 @@ from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.client.proxies import proxy_of
 from trio_mcp.http.client.sending.http1 import Http1Sender
-from trio_mcp.http.client.sending.sender import HttpResponse, Sender, Written
+from trio_mcp.http.client.sending.sender import AsyncHttpClient, HttpResponse, Sender, Written
 from trio_mcp.http.headers import MAX_URL, shown
 
 __all__ = ["HttpWire", "http_wire"]
@@ -194,7 +194,7 @@ def _redirection(url: str, response: HttpResponse) -> str | None:
 
 @contextlib.asynccontextmanager
 async def http_wire(
-    url: str, headers: Mapping[str, str] | None, http_client: Any, auth: Auth | None = None
+    url: str, headers: Mapping[str, str] | None, http_client: AsyncHttpClient | None, auth: Auth | None = None
 ) -> AsyncIterator[HttpWire]:
     """Open an `HttpWire` on the given HTTP client, which is not closed, or on a new sender.
 
@@ -209,7 +209,7 @@ async def http_wire(
 
 
 @contextlib.asynccontextmanager
-async def _sending(url: str, http_client: Any) -> AsyncIterator[Sender]:
+async def _sending(url: str, http_client: AsyncHttpClient | None) -> AsyncIterator[Sender]:
     if http_client is None and (proxy := proxy_of(url)) is None:
         sender = Http1Sender(url)
         try:

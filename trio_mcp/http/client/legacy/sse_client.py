@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urljoin
 
 import trio
@@ -19,6 +19,7 @@ from trio_mcp.errors import RemoteProtocolError, TransportError
 from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.client.posting import Remote, message_of, refusal_of
+from trio_mcp.http.client.sending.sender import AsyncHttpClient
 from trio_mcp.http.client.streamable import HttpLink
 from trio_mcp.http.client.wire import http_wire
 from trio_mcp.http.headers import EVENTS, MAX_URL, shown
@@ -42,7 +43,7 @@ async def sse_client(
     *,
     headers: Mapping[str, str] | None = None,
     auth: Auth | None = None,
-    http_client: Any = None,
+    http_client: AsyncHttpClient | None = None,
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
 ) -> AsyncIterator[Link]:
     """Connect to a server over HTTP+SSE; `streamable_http_client` falls back to this transport by itself.

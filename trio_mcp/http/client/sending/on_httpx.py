@@ -1,4 +1,4 @@
-"""A sender built on httpx, or its fork httpx2 with the same interface: for proxies, and for clients that callers pass.
+"""A sender built on httpx, or its successor httpx2, which has its interface: for proxies, and for clients of callers.
 
 Both packages nest async generators. A generator that is abandoned before its end is left to the garbage collector,
 which can't await, so this module abandons none.
@@ -25,6 +25,7 @@ from trio_mcp.http.client.sending.http1_format import FieldsByName
 from trio_mcp.http.client.sending.sender import (
     CONNECT_TIMEOUT,
     KEPT_ALIVE,
+    AsyncHttpClient,
     HeaderFields,
     HttpResponse,
     Written,
@@ -54,7 +55,7 @@ class HttpxSender:
         TypeError: If ``client`` is not a client of httpx or httpx2.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: AsyncHttpClient) -> None:
         package = sys.modules[_package(client)]
         self.fields: HeaderFields = []
         self._failures, self._content = parts_of(package)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import io
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import trio
 
@@ -17,6 +18,7 @@ from trio_mcp.http.headers import Headers
 __all__ = [
     "CONNECT_TIMEOUT",
     "KEPT_ALIVE",
+    "AsyncHttpClient",
     "HeaderFields",
     "HttpResponse",
     "ResponseBody",
@@ -60,6 +62,28 @@ def failure(kind: str, text: str, target: str) -> Disconnected:
     error = Disconnected(f"{target} failed: {f'{kind}: {text}' if text else kind}")
     error.sent = kind not in _UNSENT
     return error
+
+
+class AsyncHttpClient(Protocol):
+    """An ``AsyncClient`` of httpx, or of its successor httpx2: the type of ``http_client=``.
+
+    Type checkers accept both, whichever is installed. When a link opens, another object raises `TypeError`.
+    """
+
+    @property
+    @abc.abstractmethod
+    def timeout(self) -> Any:
+        """Seconds to connect, and for each write: ``connect`` and ``write`` of it."""
+
+    @abc.abstractmethod
+    def build_request(
+        self, method: str, url: str, *, content: Any = ..., headers: Any = ..., timeout: Any = ...
+    ) -> Any:
+        """Return a request with the client's own header fields and cookies."""
+
+    @abc.abstractmethod
+    async def send(self, request: Any, *, stream: bool = ..., follow_redirects: Any = ...) -> Any:
+        """Send a request, and return the response."""
 
 
 class ResponseBody(Protocol):
