@@ -22,6 +22,7 @@ from trio_mcp.low_level import Link, memory_link_pair
 from trio_mcp.proxy.unanswered import UnansweredCalls
 from trio_mcp.server.base_server import core_of
 from trio_mcp.session.limits import HandlerOptions, SessionOptions
+from trio_mcp.session.middleware import OutgoingCall
 
 CAPABILITIES: dict[str, Any] = {"tools": {}, "logging": {}}
 QUESTION = {"message": "for A: your password?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -395,8 +396,9 @@ def test_a_call_that_was_never_sent_does_not_count() -> None:
     calls = UnansweredCalls(lambda *_: None)
     one, two = SimpleNamespace(connection=Played), SimpleNamespace(connection=Stage)
     for number, sent in enumerate((False, True)):
-        with calls.entered(one) as opened:  # type: ignore[arg-type]
+        call = OutgoingCall("tools/call", {}, "2025-11-25")
+        with calls.entered(one, call) as opened:  # type: ignore[arg-type]
             opened(OutgoingRequest(Request(number, "tools/call", None), sent=sent))
-        with calls.entered(two) as opened:  # type: ignore[arg-type]
+        with calls.entered(two, call) as opened:  # type: ignore[arg-type]
             opened(OutgoingRequest(Request(10 + number, "tools/call", None)))
             assert (calls.meant(None) is two) is not sent

@@ -50,6 +50,9 @@ __all__ = ["ProxyServer"]
 # The client capabilities for questions. They are passed on to a modern upstream with each request.
 _INPUTS = ("elicitation", "sampling", "roots")
 
+# The parameters with which a client sends a request again after it was asked.
+_ANSWERING = ("requestState", "inputResponses")
+
 # The upstream's capabilities that the proxy declares as its own.
 _MIRRORED = ("tools", "resources", "prompts", "completions", "logging")
 
@@ -104,15 +107,23 @@ class ProxyFeature:
     async def _pass_asking(self, context: ServedContext[Any]) -> dict[str, Any]:
         upstream: Upstream = context.state
         await upstream.connected_or_refuse(context.method)
-        await upstream.want_logs(_log_level(context))
+        if (level := _log_level(context)) is not None:
+            await upstream.want_logs(level)
+        modern, early = upstream.client.session.modern, None
+        # If both sides are modern, questions come with the upstream's result, and not before. Few calls ask any, so the
+        # first round does without what rounds of input take, such as a cancel scope.
+        if modern and context.rules.input_in_results and _is_first(context.params):
+            early = await self._rounds(context, upstream)
+            if type(early) is not InputRequired:
+                return early  # type: ignore[no-any-return]
 
         async def call() -> Any:
-            return await self._rounds(context, upstream)
+            return await self._rounds(context, upstream) if early is None else early
 
         try:
             # A call to a legacy upstream can't be sent again for each round, so it stays open while the client is
             # asked.
-            value = await run_interactive(context, lambda: call, park=not upstream.client.session.modern)
+            value = await run_interactive(context, lambda: call, park=not modern)
         except Exception as exc:
             error = single(exc)
             if isinstance(error, TransportError):
@@ -162,13 +173,12 @@ class ProxyFeature:
 
     def _params(self, context: ServedContext[Any], upstream: Upstream) -> dict[str, Any]:
         """Return the parameters for the upstream, without those that belong to the connection to the client."""
-        params = {
-            name: value
-            for name, value in context.params.items()
-            # The client returns the proxy's sealed state, which contains the upstream's state; `_rounds` adds the
-            # upstream's state and the responses.
-            if name not in ("_meta", "requestState", "inputResponses")
-        }
+        params = dict(context.params)
+        params.pop("_meta", None)
+        # The client returns the proxy's sealed state, which contains the upstream's state; `_rounds` adds that and the
+        # responses.
+        for name in _ANSWERING:
+            params.pop(name, None)
         given = {
             key: value
             for key, value in context.meta.items()
@@ -211,6 +221,11 @@ class ProxyFeature:
     async def _unsubscribe(self, context: ServedContext[Any]) -> dict[str, Any]:
         context.session.unwatch(read_uri(context))
         return {}
+
+
+def _is_first(params: Mapping[str, Any]) -> bool:
+    """Return whether a request is not one that is sent again with answers."""
+    return not any(name in params for name in _ANSWERING)
 
 
 def _log_level(context: ServedContext[Any]) -> str | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from trio_mcp.errors import HttpError
@@ -21,6 +20,7 @@ from trio_mcp.jsonrpc.messages import (
     Response,
 )
 from trio_mcp.server.context import ServedContext
+from trio_mcp.session.middleware import OutgoingCall
 
 __all__ = ["CALL", "Heard", "UnansweredCalls"]
 
@@ -50,28 +50,20 @@ class UnansweredCalls:
         self._given_up: dict[RequestId, Callable[[], object]] = {}
         self._older: Callable[[], object] | None = None  # the client of the calls beyond `MAX_GIVEN_UP`
 
-    @contextlib.contextmanager
-    def entered(self, context: ServedContext[Any]) -> Iterator[Callable[[OutgoingRequest], None]]:
+    def entered(self, context: ServedContext[Any], call: OutgoingCall) -> _Entered:
         """Track the request of a client's call while the block runs; yield a function to be called with the request."""
-        entered: OutgoingRequest | None = None
+        return _Entered(self, context, call)
 
-        def opened(outgoing: OutgoingRequest) -> None:
-            nonlocal entered
-            entered = outgoing
-            self._waited_for[outgoing.request.id] = context
+    def wait_for(self, request_id: RequestId, context: ServedContext[Any]) -> None:
+        """Keep a call whose request is about to be sent."""
+        self._waited_for[request_id] = context
 
-        refused = False
-        try:
-            yield opened
-        except HttpError as exc:
-            refused = exc.trouble != "gateway"  # a gateway's error does not say whether the server got the request
-            raise
-        finally:
-            if entered is not None:
-                unanswered = self._waited_for.pop(entered.request.id, None) is not None
-                # A question can't be about a request that was never sent or that the server refused.
-                if unanswered and entered.sent and not refused:
-                    self._give_up(entered.request.id, weakref.ref(context.connection))
+    def ended(self, outgoing: OutgoingRequest, context: ServedContext[Any], refused: bool) -> None:
+        """Forget a call, or keep it as given up if the upstream may still be working on it."""
+        unanswered = self._waited_for.pop(outgoing.request.id, None) is not None
+        # A question can't be about a request that was never sent or that the server refused.
+        if unanswered and outgoing.sent and not refused:
+            self._give_up(outgoing.request.id, weakref.ref(context.connection))
 
     def _give_up(self, request_id: RequestId, client: Callable[[], object]) -> None:
         # The upstream may still be working on the call, ask a question about it or send notifications for it. Few
@@ -92,6 +84,9 @@ class UnansweredCalls:
         # call has ended. A batch may contain requests, and has one set of metadata for all of them.
         if isinstance(message, (Request, Batch)):
             metadata = {**metadata, CALL: self.meant(related)}
+        elif type(message) is Response:  # nearly every message is one
+            self._answered(message.id)
+            return metadata
         items: Sequence[Incoming] = message.items if isinstance(message, Batch) else (message,)
         for each in items:
             if isinstance(each, Notification):
@@ -129,6 +124,32 @@ class UnansweredCalls:
         # Choosing the last call is a guess, so it is allowed only if all pending calls belong to the same client.
         last = next(reversed(self._waited_for.values()), None)
         return last if last is not None and self.all_of(last.connection) else None
+
+
+class _Entered:
+    """The block of a call, for as long as its client waits for it."""
+
+    __slots__ = ("_call", "_calls", "_context", "_outgoing")
+
+    def __init__(self, calls: UnansweredCalls, context: ServedContext[Any], call: OutgoingCall) -> None:
+        self._calls = calls
+        self._context = context
+        self._call = call
+        self._outgoing: OutgoingRequest | None = None
+
+    def __enter__(self) -> Callable[[OutgoingRequest], None]:
+        return self._opened
+
+    def _opened(self, outgoing: OutgoingRequest) -> None:
+        self._outgoing = outgoing
+        self._call.request_id = outgoing.request.id
+        self._calls.wait_for(outgoing.request.id, self._context)
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, traceback: object) -> None:
+        if self._outgoing is not None:
+            # A gateway's error does not say whether the server got the request.
+            refused = isinstance(exc, HttpError) and exc.trouble != "gateway"
+            self._calls.ended(self._outgoing, self._context, refused)
 
 
 def _nobody() -> None:
