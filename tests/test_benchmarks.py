@@ -100,6 +100,26 @@ def test_the_peers_of_other_languages_are_measured_in_both_eras() -> None:
         assert label in done.stdout
 
 
+@pytest.mark.again
+@pytest.mark.interop
+def test_proxies_are_measured_beside_the_call_itself_and_those_of_the_peers(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    installing = run("--install")
+    assert installing.returncode == 0, installing.stderr
+    done = run("proxies", "--seconds", "0.05", "--rounds", "1", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    groups = {group["case"]: group["samples"] for group in json.loads(file.read_text())["groups"]}
+    ours = {f"ours, {way}" for way in ("the call itself", "a mount", "ProxyServer")}
+    fastmcp = {f"FastMCP, {way}" for way in ("the call itself", "a mount", "create_proxy")}
+    official = {f"official, {way}" for way in ("the call itself", "a forwarding server")}
+    for case in ("sequential", "64 in flight"):
+        assert groups[f"add(a, b) over HTTP, {case}"].keys() == ours | fastmcp | official
+        assert groups[f"add(a, b) in memory, {case}"].keys() == ours | fastmcp
+        if sys.platform == "linux":
+            costs = groups[f"add(a, b) over HTTP, {case}: CPU time of the processes"]
+            assert costs.keys() == ours | fastmcp | official
+
+
 @pytest.mark.parametrize(
     ("main", "arguments"),
     [
@@ -212,8 +232,8 @@ def test_a_ratio_of_costs_is_better_the_other_way_round() -> None:
 def test_a_run_knows_how_long_each_scenario_takes() -> None:
     assert TYPICAL.keys() == SCENARIOS.keys()
     # as benchmarks/README.md says
-    assert about(Plan(list(TYPICAL), quick=False, scale=1).left()) == "about 38 minutes"
-    assert about(Plan(list(TYPICAL), quick=True, scale=1).left()) == "about 5 minutes"
+    assert about(Plan(list(TYPICAL), quick=False, scale=1).left()) == "about 42 minutes"
+    assert about(Plan(list(TYPICAL), quick=True, scale=1).left()) == "about 6 minutes"
 
 
 @pytest.mark.redis

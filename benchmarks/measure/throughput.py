@@ -19,7 +19,7 @@ MEDIAN, TAIL = "time of a call at the median", "time of a call at the 99th perce
 COST = "CPU time of the {}"
 BUSY = "processors that the server keeps busy"
 
-_WARM_UP = 0.3  # seconds: what is slow only at first, as before code has been compiled or specialised, is start-up
+WARM_UP = 0.3  # seconds: what is slow only at first, as before code has been compiled or specialised, is start-up
 
 
 class Measurable(Protocol):
@@ -40,13 +40,15 @@ class Worker:
     Args:
         command: The command that starts it; it does what `load.worker` says.
         root: The directory from which it imports.
+        beside: Processes that work for it: their CPU time counts, too.
 
     Attributes:
         measured: What was measured beside each `throughput`.
     """
 
-    def __init__(self, command: Sequence[str], root: Path = ROOT) -> None:
+    def __init__(self, command: Sequence[str], root: Path = ROOT, beside: Sequence[Process] = ()) -> None:
         self.process = Process(command, root)
+        self._all = [self.process, *beside]
         self.measured = Times()
 
     @classmethod
@@ -67,14 +69,17 @@ class Worker:
 
     def throughput(self, in_flight: int, seconds: float) -> float:
         """Return the calls per second that it made, with `in_flight` outstanding."""
-        before = self.process.used()
+        before = self._used()
         rate, calls = self._order(seconds, f"{in_flight} {seconds}\n")
-        self.measured.add_cost(calls, self.process.used() - before)
+        self.measured.add_cost(calls, self._used() - before)
         return rate
 
     def answer(self, in_flight: int, calls: int) -> None:
         """Have the contender make this many calls, with `in_flight` outstanding."""
         self._order(DEADLINE, f"{in_flight} inf {calls}\n")
+
+    def _used(self) -> float:
+        return sum(process.used() for process in self._all)
 
     def _order(self, seconds: float, order: str) -> tuple[float, float]:
         with self.process.deadline(seconds + 60):
@@ -112,7 +117,7 @@ def groups(
     for in_flight, case in cases.items():
         options.progress(f"{scenario}, {case}")
         for each in contenders.values():
-            each.throughput(in_flight, min(_WARM_UP, options.seconds))
+            each.throughput(in_flight, min(WARM_UP, options.seconds))
             each.measured = Times()
         samples = interleave(
             {label: partial(each.throughput, in_flight, options.seconds) for label, each in contenders.items()},

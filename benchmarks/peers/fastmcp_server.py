@@ -1,6 +1,7 @@
 """FastMCP's server on stdio as it comes; with ``http``, over HTTP on uvicorn, answering in JSON.
 
-With ``tasks``, it has one more tool, whose calls become tasks.
+With ``tasks``, it has one more tool, whose calls become tasks. With ``mount``, its tools are those of a mounted server,
+and with ``proxy URL``, of a server at a URL.
 """
 
 import socket
@@ -40,7 +41,20 @@ def with_tasks() -> None:
     server.tool(add, name="add_task", task=TaskConfig(mode="required"))
 
 
-async def over_http() -> None:
+def composed(kind: str, *url: str) -> FastMCP:
+    """Return this server (``plain``), one that it is mounted in, or a proxy of it, or of a server at a URL."""
+    if kind == "proxy":
+        from fastmcp.server import create_proxy
+
+        return create_proxy(*url or [server])
+    if kind == "mount":
+        main = FastMCP("main", version="1.0.0")
+        main.mount(server)
+        return main
+    return server
+
+
+async def over_http(server: FastMCP) -> None:
     import uvicorn
 
     class Telling(uvicorn.Server):
@@ -58,6 +72,8 @@ if __name__ == "__main__":
     if "tasks" in sys.argv:
         with_tasks()
     if "http" in sys.argv:
-        anyio.run(over_http)
+        proxied = sys.argv[sys.argv.index("proxy") + 1 :] if "proxy" in sys.argv else []
+        kind = "proxy" if proxied else "mount" if "mount" in sys.argv else "plain"
+        anyio.run(over_http, composed(kind, *proxied))
     else:
         server.run(show_banner=False)

@@ -32,6 +32,7 @@ TYPICAL = {
     "stores": (40, 6),
     "commits": (28, 5),
     "tasks": (300, 25),
+    "proxies": (240, 60),
     "processes": (115, 25),
     "replicas": (200, 50),
     "listeners": (20, 3),
