@@ -19,7 +19,8 @@ import pytest
 from benchmarks import against, peers, profile, publish, transports
 from benchmarks.__main__ import main as benchmarks_main
 from benchmarks.load.http import Connection
-from benchmarks.measure.samples import Comparison, Group, Target, interval_of_median
+from benchmarks.measure.samples import Comparison, Group, Target, Times, interval_of_median
+from benchmarks.measure.throughput import groups
 from benchmarks.options import Options
 from benchmarks.report import formats, pictures
 from benchmarks.report.earlier import Row, compare, verdict
@@ -186,6 +187,24 @@ def test_cpu_time_stands_beside_calls_per_second_and_runs_are_compared(tmp_path:
 
 def _row(better: str, then: list[float], now: list[float]) -> Row:
     return Row("row", better, then, now)
+
+
+def test_a_sample_belongs_to_its_case_alone() -> None:
+    """What warms a contender up for the next case is not a sample of the last one."""
+
+    class Contender:
+        def __init__(self) -> None:
+            self.measured = Times()
+
+        def throughput(self, in_flight: int, seconds: float) -> float:
+            self.measured.add([in_flight], in_flight)
+            return in_flight
+
+    options = Options(seconds=1, rounds=3, quick=False, explain=False, before=None, progress=lambda text: None)
+    found = list(groups("some", {"a": Contender()}, {1: "one", 64: "many"}, [], options, times=True))
+    for group in found:
+        assert len(group.samples["a"]) == 3, group.case
+        assert len(set(group.samples["a"])) == 1, group.case
 
 
 def test_a_row_is_worse_if_its_median_is_by_more_than_5_percent_and_the_intervals_do_not_overlap() -> None:

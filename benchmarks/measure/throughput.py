@@ -19,7 +19,7 @@ MEDIAN, TAIL = "time of a call at the median", "time of a call at the 99th perce
 COST = "CPU time of the {}"
 BUSY = "processors that the server keeps busy"
 
-WARM_UP = 0.3  # seconds: what is slow only at first, as before code has been compiled or specialised, is start-up
+_WARM_UP = 0.3  # seconds: what is slow only at first, as before code has been compiled or specialised, is start-up
 
 
 class Measurable(Protocol):
@@ -91,6 +91,15 @@ class Worker:
         self.process.close()
 
 
+def warm_up(contenders: Mapping[str, Measurable], in_flight: int, seconds: float) -> None:
+    """Call each contender for a while before a case, and forget what was measured then."""
+    for each in contenders.values():
+        # What was measured before belongs to the groups of an earlier case, so it stays as it is.
+        each.measured = Times()
+        each.throughput(in_flight, min(_WARM_UP, seconds))
+        each.measured = Times()
+
+
 def groups(
     scenario: str,
     contenders: Mapping[str, Measurable],
@@ -116,9 +125,7 @@ def groups(
         return
     for in_flight, case in cases.items():
         options.progress(f"{scenario}, {case}")
-        for each in contenders.values():
-            each.throughput(in_flight, min(WARM_UP, options.seconds))
-            each.measured = Times()
+        warm_up(contenders, in_flight, options.seconds)
         samples = interleave(
             {label: partial(each.throughput, in_flight, options.seconds) for label, each in contenders.items()},
             options.rounds,

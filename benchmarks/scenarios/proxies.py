@@ -12,8 +12,8 @@ import attrs
 from benchmarks import peers
 from benchmarks.load.http import HttpServer
 from benchmarks.measure.processes import python
-from benchmarks.measure.samples import Comparison, Group, Target, Times, interleave
-from benchmarks.measure.throughput import COST, WARM_UP, Worker
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.measure.throughput import COST, Worker, warm_up
 from benchmarks.options import peer_installed
 from benchmarks.servers.commands import server_command
 
@@ -130,9 +130,7 @@ def _groups(where: str, workers: Mapping[str, Worker], options: Options) -> Iter
     for in_flight, case in CASES.items():
         title = f"add(a, b) {where}, {case}"
         options.progress(f"proxies, {title}")
-        for worker in workers.values():
-            worker.throughput(in_flight, min(WARM_UP, options.seconds))
-            worker.measured = Times()
+        warm_up(workers, in_flight, options.seconds)
         rates = interleave(
             {label: partial(worker.throughput, in_flight, options.seconds) for label, worker in workers.items()},
             options.rounds,
