@@ -75,6 +75,16 @@ class AsyncHttpClient(Protocol):
     def timeout(self) -> Any:
         """Seconds to connect, and for each write: ``connect`` and ``write`` of it."""
 
+    @property
+    @abc.abstractmethod
+    def auth(self) -> Any:
+        """The authentication of each request, or None."""
+
+    @property
+    @abc.abstractmethod
+    def cookies(self) -> Any:
+        """The cookies that it keeps: ``jar`` of it."""
+
     @abc.abstractmethod
     def build_request(
         self, method: str, url: str, *, content: Any = ..., headers: Any = ..., timeout: Any = ...
