@@ -153,6 +153,7 @@ async def _play(actions: Sequence[Action]) -> None:
 
 @settings(max_examples=examples(1000, daily=50))
 @given(st.lists(ACTIONS, max_size=25))
+@example([("shut", 1, 0.0), ("announce", 1, TOPICS[0]), ("wait", 0, 1.0), ("announce", 0, TOPICS[0])])
 @example([("announce", 0, TOPICS[0]), ("shut", 0, 0.0), ("wait", 0, 1.5), ("heal", 0, 0.0), ("crash", 0, 0.0)])
 def test_each_listener_hears_of_the_last_change_of_each_topic(actions: list[Action]) -> None:
     trio.run(_play, actions, clock=MockClock(autojump_threshold=0))

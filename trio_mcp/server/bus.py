@@ -53,8 +53,10 @@ class Bus:
         self._waiting: dict[str, None] = {}  # an ordered set of topics to announce
         self._news = trio.Event()
         self._seen = 0
-        # The numbers that this process has been given, so that its listeners are not notified once more.
+        # The numbers that this process has been given, so that its listeners are not notified once more; and the number
+        # up to which there are no others.
         self._own: dict[str, int] = {}
+        self._known = 0
         self._failing: set[str] = set()  # what could not be done at the last attempt
         self._warned = False
 
@@ -75,7 +77,7 @@ class Bus:
             StoreError: If the store can't be used.
         """
         # Only the number is of interest, and nothing is newer than the highest one.
-        self._seen = (await self._stores.changed(sys.maxsize)).newest
+        self._seen = self._known = (await self._stores.changed(sys.maxsize)).newest
 
     def publish(self, method: str, uri: str | None) -> None:
         """Let other processes know of a change soon. Returns at once, from any thread."""
@@ -127,7 +129,12 @@ class Bus:
         if newest is None:
             return False
         self._failing.discard(TO_ANNOUNCE)
-        self._own.update(zip(topics, range(newest - len(topics) + 1, newest + 1), strict=True))
+        # The number of a topic replaces its last one, so it may hide a change by another process that came after this
+        # one's listeners were notified. Then they are notified once more.
+        before = newest - len(topics)
+        if before == self._known:
+            self._known = newest
+            self._own.update(zip(topics, range(before + 1, newest + 1), strict=True))
         self._stores.wake(WAKE_UP)
         return True
 
@@ -146,6 +153,8 @@ class Bus:
     async def _look(self) -> None:
         found = await self._stores.changed(self._seen)
         self._seen = found.newest
+        # The numbers of a store that has lost everything begin again.
+        self._known = max(self._known, found.newest) if found.complete else found.newest
         others = [topic for topic, number in found.topics.items() if self._own.get(topic) != number]
         self._own = {topic: number for topic, number in self._own.items() if number > found.newest}
         if EVERYTHING in others or not found.complete:
