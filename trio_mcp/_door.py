@@ -41,6 +41,7 @@ DOORS = (
             "middleware",
             "server_card",
             "stores",
+            "schema",
         )
     ),
 )
