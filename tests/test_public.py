@@ -25,7 +25,7 @@ from trio_mcp.server.features.resources import ResourceNotFound
 PUBLIC_MODULES = {
     f"trio_mcp.{name}"
     for name in (
-        *("low_level", "statistics", "types", "jsonrpc", "middleware", "otel", "auth", "auth.testing"),
+        *("low_level", "statistics", "types", "jsonrpc", "middleware", "otel", "auth", "auth.testing", "schema"),
         *("blocking", "extensions", "server_card", "stores"),
         *("testing", "testing.strategies", "conformance", "conformance.transcript"),
     )

@@ -19,6 +19,7 @@ import trio
 from google.genai import types as google
 
 from trio_mcp import Answers, Client, StdioServerParameters, types
+from trio_mcp.schema import ModelSchema
 
 MODELS = ("gemini-3.8-flash", "gemini-3.1-pro-preview")
 STOPS = {"STOP": "endTurn", "MAX_TOKENS": "maxTokens"}
@@ -46,10 +47,11 @@ class Gemini:
             temperature=params.temperature,
             stop_sequences=params.stop_sequences,
         )
+        schemas = {tool.name: ModelSchema(tool.input_schema, "gemini") for tool in params.tools or ()}
         if params.tools:
             declared = [
                 google.FunctionDeclaration(
-                    name=tool.name, description=tool.description, parameters_json_schema=tool.input_schema
+                    name=tool.name, description=tool.description, parameters=parameters_of(schemas[tool.name])
                 )
                 for tool in params.tools
             ]
@@ -62,7 +64,7 @@ class Gemini:
         ask = functools.partial(
             self._client.models.generate_content,
             model=self._chosen(params.model_preferences),
-            contents=contents_of(params.messages),
+            contents=contents_of(params.messages, schemas),
             config=config,
         )
         # When the request is cancelled, the thread is left to end by itself.
@@ -74,12 +76,15 @@ class Gemini:
         for number, part in enumerate((candidate.content and candidate.content.parts) or ()):
             if part.function_call is not None:
                 call = part.function_call
+                given = call.args or {}
+                if call.name in schemas:
+                    given = schemas[call.name].from_model(given)
                 signature = part.thought_signature and base64.b64encode(part.thought_signature).decode()
                 blocks.append(
                     types.ToolUseContent(
                         id=call.id or f"call-{len(params.messages)}-{number}",
                         name=call.name or "",
-                        input=call.args or {},
+                        input=given,
                         meta={SIGNATURE: signature} if signature else None,
                     )
                 )
@@ -105,7 +110,12 @@ class Gemini:
         return self._models[0]
 
 
-def contents_of(messages: list[types.SamplingMessage]) -> list[google.Content]:
+def parameters_of(schema: ModelSchema) -> google.Schema | None:
+    """Turn a schema into one of the SDK; a function without parameters has none."""
+    return google.Schema.model_validate(schema.schema) if schema.schema["properties"] else None
+
+
+def contents_of(messages: list[types.SamplingMessage], schemas: dict[str, ModelSchema]) -> list[google.Content]:
     """Turn messages of MCP into contents of the Gemini API."""
     names: dict[str, str] = {}  # of the calls so far, as a result must name its function
     contents = []
@@ -114,12 +124,12 @@ def contents_of(messages: list[types.SamplingMessage]) -> list[google.Content]:
         for block in message.content_as_list:
             if isinstance(block, types.ToolUseContent):
                 names[block.id] = block.name
-            parts.append(part_of(block, names))
+            parts.append(part_of(block, names, schemas))
         contents.append(google.Content(role="model" if message.role == "assistant" else "user", parts=parts))
     return contents
 
 
-def part_of(block: Any, names: dict[str, str]) -> google.Part:
+def part_of(block: Any, names: dict[str, str], schemas: dict[str, ModelSchema]) -> google.Part:
     """Turn a block of MCP into a part of a content."""
     match block:
         case types.TextContent():
@@ -128,8 +138,9 @@ def part_of(block: Any, names: dict[str, str]) -> google.Part:
             return google.Part(inline_data=google.Blob(mime_type=block.mime_type, data=base64.b64decode(block.data)))
         case types.ToolUseContent():
             signature = (block.meta or {}).get(SIGNATURE)
+            given = schemas[block.name].for_model(block.input) if block.name in schemas else block.input
             return google.Part(
-                function_call=google.FunctionCall(id=block.id, name=block.name, args=block.input),
+                function_call=google.FunctionCall(id=block.id, name=block.name, args=given),
                 thought_signature=signature and base64.b64decode(signature),
             )
         case types.ToolResultContent():

@@ -15,6 +15,7 @@ import trio
 from openai import AsyncOpenAI
 
 from trio_mcp import Answers, Client, StdioServerParameters, types
+from trio_mcp.schema import ModelSchema
 
 MODELS = ("gpt-6-sol", "gpt-6-luna", "gpt-5.6-luna")
 STOPS = {"stop": "endTurn", "length": "maxTokens", "tool_calls": "toolUse"}
@@ -33,7 +34,8 @@ class Gpt:
         self._models = models
 
     async def __call__(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        messages = [each for message in params.messages for each in messages_of(message)]
+        schemas = {tool.name: ModelSchema(tool.input_schema, "openai-strict") for tool in params.tools or ()}
+        messages = [each for message in params.messages for each in messages_of(message, schemas)]
         if params.system_prompt is not None:
             messages.insert(0, {"role": "system", "content": params.system_prompt})
         asked: dict[str, Any] = {
@@ -52,7 +54,8 @@ class Gpt:
                     "function": {
                         "name": tool.name,
                         "description": tool.description or "",
-                        "parameters": tool.input_schema,
+                        "parameters": schemas[tool.name].schema,
+                        "strict": True,
                     },
                 }
                 for tool in params.tools
@@ -67,6 +70,8 @@ class Gpt:
         for call in choice.message.tool_calls or ():
             if call.type == "function":
                 given = json.loads(call.function.arguments or "{}")
+                if call.function.name in schemas:
+                    given = schemas[call.function.name].from_model(given)
                 blocks.append(types.ToolUseContent(id=call.id, name=call.function.name, input=given))
         usage = completion.usage
         return types.CreateMessageResult(
@@ -85,14 +90,15 @@ class Gpt:
         return self._models[0]
 
 
-def messages_of(message: types.SamplingMessage) -> list[dict[str, Any]]:
+def messages_of(message: types.SamplingMessage, schemas: dict[str, ModelSchema]) -> list[dict[str, Any]]:
     """Turn a message of MCP into messages of the Chat Completions API."""
     parts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
     for block in message.content_as_list:
         if isinstance(block, types.ToolUseContent):
-            function = {"name": block.name, "arguments": json.dumps(block.input)}
+            given = schemas[block.name].for_model(block.input) if block.name in schemas else block.input
+            function = {"name": block.name, "arguments": json.dumps(given)}
             calls.append({"type": "function", "id": block.id, "function": function})
         elif isinstance(block, types.ToolResultContent):
             # A result is only text here: pictures follow as a message of the user.

@@ -21,9 +21,13 @@ import attrs
 import h11
 import trio
 
+from tests.schema.dialect_rules import broken_rules
+
 __all__ = ["VENDORS", "Asked", "Refusal", "Said", "Vendor", "served"]
 
 Part = tuple[Any, ...]
+
+NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 @attrs.frozen
@@ -182,8 +186,11 @@ class OpenAI:
         tools = []
         for tool in body.get("tools", ()):
             assert taken(tool, "type", "function")["type"] == "function"
-            function = taken(tool["function"], "name", "description", "parameters")
-            tools.append((function["name"], function["description"], function["parameters"]))
+            function = taken(tool["function"], "name", "description", "parameters", "strict")
+            assert function["strict"] is True
+            assert broken_rules(function["parameters"], "openai-strict") == []
+            shape = function["parameters"] if function["parameters"]["properties"] else NO_PARAMETERS
+            tools.append((function["name"], function["description"], shape))
         read: list[tuple[str, list[Part]]] = []
         for message in messages:
             role, parts = self.parts(message)
@@ -256,6 +263,28 @@ class OpenAI:
 SIGNATURE = "c2lnbmVk"
 
 
+def in_lower_case(schema: Any) -> Any:
+    """Return a schema as JSON Schema writes types and the interface takes them; the SDK writes them in capitals."""
+    if isinstance(schema, list):
+        return [in_lower_case(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {snake_case_to_camel(key): each for key, each in schema.items()}
+    if isinstance(found.get("type"), str):
+        found["type"] = found["type"].lower()
+    if "properties" in found:
+        found["properties"] = {name: in_lower_case(each) for name, each in found["properties"].items()}
+    for key in ("items", "anyOf"):
+        if key in found:
+            found[key] = in_lower_case(found[key])
+    return found
+
+
+def snake_case_to_camel(name: str) -> str:
+    first, *more = name.split("_")
+    return first + "".join(word.capitalize() for word in more)
+
+
 class Google:
     """The Gemini API: https://ai.google.dev/api/generate-content.
 
@@ -278,8 +307,10 @@ class Google:
         tools = []
         for tool in body.get("tools", ()):
             for declared in taken(tool, "functionDeclarations")["functionDeclarations"]:
-                taken(declared, "name", "description", "parameters_json_schema")
-                tools.append((declared["name"], declared["description"], declared["parameters_json_schema"]))
+                taken(declared, "name", "description", "parameters")
+                shape = in_lower_case(declared.get("parameters", NO_PARAMETERS))
+                assert broken_rules(shape, "gemini") == []
+                tools.append((declared["name"], declared["description"], shape))
         mode = body.get("toolConfig", {}).get("functionCallingConfig", {}).get("mode")
         roles = {"user": "user", "model": "assistant"}
         return Asked(

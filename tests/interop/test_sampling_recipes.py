@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from benchmarks.peers.installs import CACHE
+from trio_mcp.schema import ModelSchema
 
 from . import python_peers
 from .conftest import installed_peers
@@ -222,6 +223,54 @@ async def test_a_recipe_asks_and_answers(models: Path, vendor: str) -> None:
     else:
         assert asked[-2].temperature == 0.5
         assert asked[-1].messages == [("user", [("media", "audio/wav", "UklGRg==")])]
+
+
+SPENT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "by": {"type": "object", "additionalProperties": {"type": "number"}},
+        "days": {
+            "type": "array",
+            "prefixItems": [{"type": "integer"}, {"type": "string"}],
+            "minItems": 2,
+            "maxItems": 2,
+        },
+        "note": {"type": "string", "format": "uri"},
+    },
+    "required": ["by"],
+}
+SPENDING = {"by": {"food": 30, "tram": 4.5}, "days": [3, "May"]}
+SPEND = {"name": "distance", "description": "How much?", "inputSchema": SPENT}
+DIALECTS: dict[str, Any] = {"openai": "openai-strict", "google": "gemini"}
+
+
+@every_vendor
+async def test_arguments_that_a_vendor_can_not_say_come_back(models: Path, vendor: str) -> None:
+    """The stand-ins refuse a schema that breaks a rule of the vendor's dialect."""
+    schema = ModelSchema(SPENT, DIALECTS[vendor]) if vendor in DIALECTS else None
+    said = SPENDING if schema is None else schema.for_model(SPENDING)
+    asked: list[Asked] = []
+
+    def answer(request: Asked) -> Said:
+        asked.append(request)
+        return Said([("call", "c2", "distance", said)], "toolUse")
+
+    messages = [user(text("Hi")), assistant(use("c1", **SPENDING)), user(result("c1", "ok"))]
+    case = {"params": {"maxTokens": 100, "messages": messages, "tools": [SPEND]}, "seconds": DEADLINE}
+    with trio.fail_after(DEADLINE):
+        async with served(VENDORS[vendor], answer) as url:
+            ended = await trio.run_process(
+                [models, Path(__file__).parent / "peers" / "sampling_recipe.py", vendor],
+                stdin=f"{json.dumps(case)}\n".encode(),
+                env=environment(vendor, url),
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+            )
+    assert not ended.returncode, ended.stderr.decode()
+    assert [part for part in asked[0].messages[1][1] if part[0] == "call"] == [("call", "c1", "distance", said)]
+    (block,) = json.loads(ended.stdout)["content"]
+    assert block["input"] == SPENDING
 
 
 # --- the whole program --------------------------------------------------------------------------------------------

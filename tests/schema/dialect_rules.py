@@ -1,8 +1,7 @@
-"""What the vendors document of their dialects, read on 2026-11-29, as checks that share nothing with the library.
+"""The vendors' rules for their dialects, read on 2026-11-29, as checks that share nothing with the library.
 
-- Gemini: the reference of `Schema` and of `FunctionDeclaration.parameters` (names), and what the API's errors say of both
-  (``enum: only allowed for STRING type``, ``properties: should be non-empty for OBJECT type``, ``format: only 'enum' and
-  'date-time' are supported for STRING type``, and that nothing may stand beside ``any_of``).
+- Gemini: the reference of `Schema` and of `FunctionDeclaration`, and what the errors of its API add: only strings have
+  an enum, and of formats only two; an object has properties; nothing stands beside a union.
 - OpenAI: the guide to structured outputs, section Supported schemas.
 """
 

@@ -78,7 +78,7 @@ def meant(schema: Any, closing: bool = True) -> Any:
 
 
 def agree(value: Any, other: Any, null_is_absent: bool) -> bool:
-    """Tell whether two values are the same JSON; maybe with fewer nulls in the second."""
+    """Return whether two values are the same JSON; maybe with fewer nulls in the second."""
     if isinstance(value, dict) and isinstance(other, dict):
         return other.keys() <= value.keys() and all(
             agree(each, other[name], null_is_absent) if name in other else each is None and null_is_absent
@@ -90,7 +90,7 @@ def agree(value: Any, other: Any, null_is_absent: bool) -> bool:
 
 
 def has_null_for_nothing(schema: Any) -> bool:
-    """Tell whether a property has null as its default: there, null and nothing are the same."""
+    """Return whether a property has null as its default: there, null and nothing are the same."""
     return '"default": null' in json.dumps(schema)
 
 
@@ -252,8 +252,20 @@ SAID: list[tuple[str, Any, Any, Any, Any]] = [
     ("empty map", {"type": "object", "additionalProperties": {"type": "integer"}}, {}, [], ...),
     ("free object", {"type": "object"}, {"a": [1]}, '{"a":[1]}', ...),
     ("any value", {}, None, "null", ...),
-    ("tuple", {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2}, [1, "a"], {"item_1": 1, "item_2": "a"}, ...),
-    ("tuple of one type", {"type": "array", "prefixItems": [{"type": "number"}] * 2, "minItems": 2, "maxItems": 2}, [1, 2], [1, 2], ...),
+    (
+        "tuple",
+        {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2},
+        [1, "a"],
+        {"item_1": 1, "item_2": "a"},
+        ...,
+    ),
+    (
+        "tuple of one type",
+        {"type": "array", "prefixItems": [{"type": "number"}] * 2, "minItems": 2, "maxItems": 2},
+        [1, 2],
+        [1, 2],
+        ...,
+    ),
     ("open tuple", {"type": "array", "prefixItems": [{"type": "integer"}]}, [1, "a", {}], '[1,"a",{}]', ...),
     ("integers", {"enum": [1, 2]}, 2, "2", 2),
     ("true", {"const": True}, True, "true", True),
@@ -263,13 +275,58 @@ SAID: list[tuple[str, Any, Any, Any, Any]] = [
     ("null", {"type": "null"}, None, "null", ...),
     ("nullable", {"type": ["integer", "null"]}, None, None, ...),
     ("types", {"type": ["integer", "string"]}, "5", "5", ...),
-    ("recursion", {"$ref": "#/$defs/node"}, {"v": 1, "next": {"v": 2}}, {"v": 1, "next": '{"v":2}'}, {"v": 1, "next": {"v": 2, "next": None}}),
+    (
+        "recursion",
+        {"$ref": "#/$defs/node"},
+        {"v": 1, "next": {"v": 2}},
+        {"v": 1, "next": '{"v":2}'},
+        {"v": 1, "next": {"v": 2, "next": None}},
+    ),
     ("text or anything", {"anyOf": [{"type": "string"}, {"type": "object"}]}, {"a": 1}, {"option_2": '{"a":1}'}, ...),
-    ("map or list", {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "object", "additionalProperties": {"type": "integer"}}]}, {"a": 1}, {"option_2": [{"key": "a", "value": 1}]}, ...),
-    ("one of two by a tag", {"oneOf": [PET, DOG]}, {"kind": "dog", "tags": {"a": "b"}}, {"kind": "dog", "tags": [{"key": "a", "value": "b"}]}, ...),
-    ("named and others", {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "boolean"}, "required": ["a"]}, {"a": 1, "b": True}, {"a": 1, "additional_properties": [{"key": "b", "value": True}]}, ...),
-    ("both", {"allOf": [{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {"type": "string"}}, "required": ["b"]}]}, {"a": 1, "b": "c"}, {"a": 1, "b": "c"}, ...),
-]  # fmt: skip
+    (
+        "map or list",
+        {
+            "anyOf": [
+                {"type": "array", "items": {"type": "integer"}},
+                {"type": "object", "additionalProperties": {"type": "integer"}},
+            ]
+        },
+        {"a": 1},
+        {"option_2": [{"key": "a", "value": 1}]},
+        ...,
+    ),
+    (
+        "one of two by a tag",
+        {"oneOf": [PET, DOG]},
+        {"kind": "dog", "tags": {"a": "b"}},
+        {"kind": "dog", "tags": [{"key": "a", "value": "b"}]},
+        ...,
+    ),
+    (
+        "named and others",
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}},
+            "additionalProperties": {"type": "boolean"},
+            "required": ["a"],
+        },
+        {"a": 1, "b": True},
+        {"a": 1, "additional_properties": [{"key": "b", "value": True}]},
+        ...,
+    ),
+    (
+        "both",
+        {
+            "allOf": [
+                {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+                {"properties": {"b": {"type": "string"}}, "required": ["b"]},
+            ]
+        },
+        {"a": 1, "b": "c"},
+        {"a": 1, "b": "c"},
+        ...,
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "schema", "value", "gemini", "openai"), SAID, ids=[row[0] for row in SAID])
@@ -332,11 +389,14 @@ ASTRAY: list[tuple[Any, Any]] = [
     ({}, "[" * 5_000),
     ({}, "NaN"),
     ({"enum": [1, 2]}, "3"),
-    ({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2}, [1, "a"]),
+    (
+        {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2},
+        [1, "a"],
+    ),
     ({"anyOf": [{"type": "string"}, {"type": "object"}]}, {"option_3": 1}),
     ({"anyOf": [{"type": "string"}, {"type": "object"}]}, 5),
     ({"$ref": "#/$defs/node"}, 5),
-]  # fmt: skip
+]
 
 
 @each_dialect

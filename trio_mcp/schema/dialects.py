@@ -1,7 +1,7 @@
-"""What the schemas of models' vendors can't say: the dialects of JSON Schema in which a function's parameters are described.
+"""The dialects of JSON Schema that models' vendors take, and what can't be said in them.
 
-The facts were read on 2026-11-29: for Gemini, the reference of `Schema` and `FunctionDeclaration` and google-genai 3.6.1; for
-OpenAI, the guide to structured outputs, section Supported schemas, and `lib/_pydantic.py` of openai 3.57.0.
+The facts were read on 2026-11-29: for Gemini, the reference of `Schema` and `FunctionDeclaration` and google-genai
+3.6.1; for OpenAI, the guide to structured outputs, section Supported schemas, and `lib/_pydantic.py` of openai 3.57.0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DIALECT_NAMES: tuple[str, ...] = get_args(DialectName)
 
 
 class Fate(enum.Enum):
-    """What becomes of a construct in the schema for a model."""
+    """The ways in which a construct ends up in the schema for a model."""
 
     SAID = "said"
     """The dialect has it."""
@@ -75,8 +75,7 @@ FORMATS: Mapping[str, frozenset[str]] = {
 }
 """The formats that a dialect has. Gemini's API refuses other formats of strings, whatever its reference lists."""
 
-# "Parameter names must start with a letter or an underscore and must only contain chars a-z, A-Z, 0-9, or underscores with
-# a maximum length of 64", says the reference of Gemini's FunctionDeclaration.
+# The names that the reference of Gemini's FunctionDeclaration allows for parameters.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 # Look-around and references to groups, which engines of linear time don't have.
 _BEYOND_REGULAR = re.compile(r"\(\?[=!<]|\\[1-9]|\\k<|\(\?P=")

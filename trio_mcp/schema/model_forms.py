@@ -23,7 +23,6 @@ __all__ = [
     "JsonText",
     "Labels",
     "ListForm",
-    "ModelForm",
     "Nullable",
     "Pairs",
     "Record",
@@ -32,6 +31,7 @@ __all__ = [
     "TupleForm",
     "UnionForm",
     "UnionOption",
+    "ValueForm",
     "Wrapped",
     "kind_of",
 ]
@@ -53,7 +53,7 @@ def kind_of(value: object) -> str:
     return next((name for kind, name in _KINDS if isinstance(value, kind)), "null")
 
 
-class ModelForm(Protocol):
+class ValueForm(Protocol):
     """How the model gives the values of a subschema."""
 
     @property
@@ -158,7 +158,7 @@ class Nullable:
         inner: The other form.
     """
 
-    inner: ModelForm
+    inner: ValueForm
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -186,7 +186,7 @@ class ListForm:
         item: The other form.
     """
 
-    item: ModelForm
+    item: ValueForm
     kinds: frozenset[str] = _fixed("array")
 
     @property
@@ -211,7 +211,7 @@ class Pairs:
         value: The form of the map's values.
     """
 
-    value: ModelForm
+    value: ValueForm
     kinds: frozenset[str] = _fixed("array")
     same: bool = attrs.field(default=False, init=False)
 
@@ -241,7 +241,7 @@ class RecordField:
     """
 
     name: str
-    form: ModelForm
+    form: ValueForm
     required: bool
     null_is_absent: bool
 
@@ -327,7 +327,7 @@ class TupleForm:
         items: The forms of the items, by the names of the properties.
     """
 
-    items: Mapping[str, ModelForm]
+    items: Mapping[str, ValueForm]
     kinds: frozenset[str] = _fixed("object")
     same: bool = attrs.field(default=False, init=False)
 
@@ -353,7 +353,7 @@ class Wrapped:
     """
 
     name: str
-    inner: ModelForm
+    inner: ValueForm
     kinds: frozenset[str] = _fixed("object")
     same: bool = attrs.field(default=False, init=False)
 
@@ -376,7 +376,7 @@ class UnionOption:
         allows: Tells whether a value conforms to it.
     """
 
-    form: ModelForm
+    form: ValueForm
     allows: Callable[[Any], bool]
 
 
@@ -420,7 +420,7 @@ class DefinitionForm:
     """
 
     kinds: frozenset[str]
-    form: ModelForm | None = None
+    form: ValueForm | None = None
     same: bool = attrs.field(default=False, init=False)
 
     def fits(self, given: Any) -> bool:

@@ -1,11 +1,11 @@
 """Says a tool's input schema in the dialect of a model, and maps the model's arguments back.
 
-A dialect lacks most of JSON Schema, but nearly every value can be asked for in another form: a map as a list of pairs, a
-tuple as an object, an optional property as one that may be null, anything else as JSON in a string. So a conversion
+A dialect lacks most of JSON Schema, but nearly every value can be asked for in another form: a map as a list of pairs,
+a tuple as an object, an optional property as one that may be null, anything else as JSON in a string. So a conversion
 never narrows what a model may say; what it can't say are constraints, which the server checks anyway. These are its
 losses.
 
-A schema may come from a peer. Its size, depth and references are checked first (`take_apart`), and what is made of it is
+A schema may come from a peer. Its validity, size, depth and references are checked first, and what is made of it is
 bounded, too: references are replaced by what they refer to, which can multiply.
 """
 
@@ -36,7 +36,6 @@ from trio_mcp.schema.model_forms import (
     JsonText,
     Labels,
     ListForm,
-    ModelForm,
     Nullable,
     Pairs,
     Record,
@@ -45,6 +44,7 @@ from trio_mcp.schema.model_forms import (
     TupleForm,
     UnionForm,
     UnionOption,
+    ValueForm,
     Wrapped,
     kind_of,
 )
@@ -95,11 +95,11 @@ _TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
 }
 _COUNTS = {"minProperties": "minItems", "maxProperties": "maxItems"}
-"""What bounds the number of pairs that stand for properties."""
+"""The bounds of properties, and those of the pairs that stand for them."""
 _NEXT = {"exclusiveMinimum": ("minimum", 1), "exclusiveMaximum": ("maximum", -1)}
-"""What says of integers the same as an exclusive bound, and how far from it."""
+"""Exclusive bounds, the others that say the same of integers, and how far these are from them."""
 
-_Made = tuple[dict[str, Any], ModelForm]
+_Made = tuple[dict[str, Any], ValueForm]
 
 
 class SchemaLoss(NamedTuple):
@@ -122,8 +122,8 @@ class ModelSchema:
 
     Args:
         schema: The input schema of the tool.
-        dialect: ``"gemini"``, for the parameters of a `FunctionDeclaration`, or ``"openai-strict"``, for a function with
-            ``strict: true``.
+        dialect: ``"gemini"``, for the parameters of a ``FunctionDeclaration``, or ``"openai-strict"``, for a function
+            with ``strict: true``.
 
     Raises:
         SchemaError: If the schema is invalid, too large or too deep, or refers to something outside itself; it is a
@@ -151,7 +151,7 @@ class ModelSchema:
 
     @property
     def losses(self) -> tuple[SchemaLoss, ...]:
-        """What the model is not told. It may break these rules; then the server refuses the call."""
+        """The rules that the model is not told. It may break them; then the server refuses the call."""
         return self._losses
 
     def from_model(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class ModelSchema:
         return self._mapped(self._form.back, arguments)
 
     def for_model(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return what the model gives for these arguments: for the calls in a conversation that is shown to it again."""
+        """Return what the model gives for these arguments, for calls in a conversation that is shown to it again."""
         return self._mapped(self._form.forth, arguments)
 
     def _mapped(self, function: Callable[[Any], Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -403,8 +403,8 @@ class _Conversion:
         self._characters += sum(len(value) for value in values if isinstance(value, str))
         if self._values > self._limits.values or self._characters > self._limits.characters:
             self._lose(place, "too many values")
-            types = list(dict.fromkeys(kind_of(value) for value in values)) + (["null"] if null else [])
-            return self._typed({**_without(schema, "enum", "const"), "type": types}, place)
+            left = list(dict.fromkeys(kind_of(value) for value in values)) + (["null"] if null else [])
+            return self._typed({**_without(schema, "enum", "const"), "type": left}, place)
         notes = {key: schema[key] for key in _ANNOTATIONS if key in schema}
         if not values and not null:  # no value conforms
             return self._text(schema, place)
@@ -416,8 +416,8 @@ class _Conversion:
         if types == {"string"} and (self._strict or all(values)):
             made = {"type": "string", **notes, "enum": values}, Same(frozenset(types), frozenset(values))
         elif self._strict and (len(types) == 1 or types == {"integer", "number"}) and not types & {"array", "object"}:
-            kind = "number" if len(types) > 1 else next(iter(types))
-            made = {"type": kind, **notes, "enum": values}, Same(frozenset([kind]))
+            only = "number" if len(types) > 1 else next(iter(types))
+            made = {"type": only, **notes, "enum": values}, Same(frozenset([only]))
         else:
             labels = _labels(values)
             made = {"type": "string", **notes, "enum": list(labels)}, Labels(labels)
@@ -438,7 +438,7 @@ class _Conversion:
         self._lose(place, "too deep or too large")
         return {"type": "string", "description": "JSON text"}, JsonText()
 
-    def _nullable(self, schema: dict[str, Any], form: ModelForm) -> _Made:
+    def _nullable(self, schema: dict[str, Any], form: ValueForm) -> _Made:
         if "null" in form.kinds and not isinstance(form, DefinitionForm):
             return schema, form
         options = schema.get("anyOf")
@@ -464,7 +464,7 @@ class _Conversion:
         return {**found, "additionalProperties": False} if self._strict else found
 
     def _full(self, place: _Place, names: Iterable[str]) -> bool:
-        """Tell whether an object with these properties would exceed a limit."""
+        """Return whether an object with these properties would exceed a limit."""
         names = list(names)
         return (
             place.level >= self._limits.levels
@@ -630,7 +630,7 @@ class _Conversion:
         return self._nullable(*found) if nulls else found
 
     def _told_apart(
-        self, made: list[tuple[Any, dict[str, Any], ModelForm]], notes: dict[str, Any], place: _Place, exclusive: bool
+        self, made: list[tuple[Any, dict[str, Any], ValueForm]], notes: dict[str, Any], place: _Place, exclusive: bool
     ) -> _Made:
         shapes = [self._shape(original, form) for original, _, form in made]
         alike = (
@@ -664,7 +664,7 @@ class _Conversion:
             schemas[0] = {**schemas[0], "description": f"{said} {own}" if own else said}
         return {"anyOf": schemas}, UnionForm(options)
 
-    def _shape(self, original: Any, form: ModelForm) -> _Shape:
+    def _shape(self, original: Any, form: ValueForm) -> _Shape:
         if isinstance(form, Record):
             tags = {name: field.tags for name, field in form.fields.items() if field.tags is not None}
             required = frozenset(name for name, field in form.fields.items() if field.required)
@@ -699,7 +699,7 @@ class _Conversion:
 
 
 class _Shape(NamedTuple):
-    """What tells the values of one alternative from those of another.
+    """The features that tell the values of one alternative from those of another.
 
     Attributes:
         kinds: The JSON types.

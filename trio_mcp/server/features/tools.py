@@ -266,6 +266,7 @@ def _make_tool(function: Callable[..., Any], settings: FeatureSettings, details:
         input_schema=input_schema,
         park_input=details.get("park_input", False),
         read_texts=True,
+        dialect=settings.surroundings.options.schema_dialect,
     )
     if own.may_ask:  # imported now, so that no call has to wait for the import
         import trio_mcp.server.input.interactive  # noqa: F401

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, to_json
 
 from trio_mcp import _attrs as attrs
+from trio_mcp._log import logger
 from trio_mcp.server.functions.introspection import (
     bare,
     bound_by_partials,
@@ -27,8 +28,10 @@ from trio_mcp.server.functions.introspection import (
 from trio_mcp.server.functions.parameters import Parameter, contract_of, parameter_of
 from trio_mcp.server.functions.schemas import ArgumentsSchema, problem_line, read_texts, text_types
 from trio_mcp.server.functions.surroundings import Depends, Surroundings, marker_in
+from trio_mcp.server.functions.sync_threads import DialectName
 
-if TYPE_CHECKING:  # loaded at run time with the first function that has dependencies
+if TYPE_CHECKING:  # loaded at run time with the first function that has dependencies, or a dialect
+    from trio_mcp.schema.model_schema import ModelSchema
     from trio_mcp.server.functions.dependencies import Dependencies
 
 __all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handler", "single"]
@@ -41,6 +44,8 @@ _VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWOR
 # The number is arbitrary: a few problems are enough for a model to correct its call, and fit into its context.
 MAX_PROBLEMS = 3
 """The maximum number of problems with arguments that one message lists."""
+MAX_LOSSES = 20
+"""The maximum number of losses of a schema that one warning lists. An arbitrary choice."""
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
 """A function with its arguments bound. Calling it runs the function, in the event loop or in a thread."""
@@ -83,6 +88,7 @@ class Function:
     _validate_json: Callable[[bytes], dict[str, Any]]
     _as_json: bool
     _text_types: Mapping[str, frozenset[str]]
+    _model_schema: ModelSchema | None
 
     def bind(self, arguments: dict[str, Any], context: object) -> Call:
         """Validate arguments, fill in defaults, and bind them and the context, without calling the function.
@@ -90,6 +96,8 @@ class Function:
         Raises:
             InvalidArguments: If the arguments don't fit the contract.
         """
+        if self._model_schema is not None:
+            arguments = self._model_schema.from_model(arguments)
         try:
             if self._schema is not None:
                 self._check(self._schema, arguments)
@@ -215,6 +223,7 @@ def read_function(
     input_schema: dict[str, Any] | None = None,
     park_input: bool = False,
     read_texts: bool = False,
+    dialect: DialectName | None = None,
 ) -> Function:
     """Turn a function's type hints and docstring into a contract.
 
@@ -225,6 +234,7 @@ def read_function(
         input_schema: A schema to validate arguments against as well; with one, the function may take ``**arguments``.
         park_input: See `Function`.
         read_texts: Whether a refused string is read as JSON if the parameter's type allows no strings.
+        dialect: The dialect to say the schema in; None leaves it as it is.
 
     Raises:
         TypeError: If the signature can't be described; the message names the parameter, and says what to do.
@@ -276,6 +286,7 @@ def read_function(
             )
     contract = contract_of(parameters, extra, surroundings.options, what)
     schema = contract.schema if input_schema is None else input_schema
+    model_schema = None if dialect is None else _said_in(dialect, schema, what)
     awaited, may_ask = is_async(function), bool(contexts or markers)
     if park_input and not may_ask:
         raise TypeError(f"{what} has park_input=True, but can't ask for input: add a parameter annotated with Context")
@@ -283,7 +294,7 @@ def read_function(
         function = _by_name(function, positional)
     return Function(
         description=description,
-        input_schema=schema,
+        input_schema=schema if model_schema is None else model_schema.schema,
         returns=_awaited(hints.get("return", inspect.Signature.empty)),
         may_ask=may_ask,
         park_input=park_input,
@@ -296,7 +307,20 @@ def read_function(
         validate_json=contract.validate_json,
         as_json=contract.as_json,
         text_types=text_types(schema) if read_texts else {},
+        model_schema=model_schema,
     )
+
+
+def _said_in(dialect: DialectName, schema: dict[str, Any], what: str) -> ModelSchema:
+    """Return a schema in a dialect, after a warning about what it loses."""
+    from trio_mcp.schema.model_schema import ModelSchema  # deferred: few servers have a dialect
+
+    made = ModelSchema(schema, dialect)
+    if made.losses:
+        lost = "; ".join(map(str, made.losses[:MAX_LOSSES]))
+        more = f"; and {len(made.losses) - MAX_LOSSES} more" if len(made.losses) > MAX_LOSSES else ""
+        logger.warning("%s: the dialect %r can't say all of its input schema: %s%s", what, dialect, lost, more)
+    return made
 
 
 def _dependencies(

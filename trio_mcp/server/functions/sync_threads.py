@@ -5,15 +5,23 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import trio
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_count, check_flag, validator
+from trio_mcp._checks import check_choice, check_count, check_flag, validator
 from trio_mcp.server.functions.held_clock import OUR_THREAD, HoldingLimiter, held_clock
 
-__all__ = ["FunctionOptions", "SyncThreads"]
+__all__ = ["DialectName", "FunctionOptions", "SyncThreads"]
+
+# The names are repeated here, because the dialects themselves are imported when one is used. A test compares them.
+DialectName: TypeAlias = Literal["gemini", "openai-strict"]
+
+
+def _check_dialect(options: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None:
+        check_choice(attribute.name, value, get_args(DialectName))
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +37,10 @@ class FunctionOptions:
         inline_definitions: Whether, in schemas made from type hints, definitions replace the references to them, for
             hosts that don't follow references. Recursive types keep their definitions, and so does a schema that would
             have more than 10,000 parts.
+        schema_dialect: The dialect of JSON Schema that the input schemas of tools are listed in, for hosts that pass
+            them to a model as they are: ``"gemini"``, or ``"openai-strict"`` for functions with ``strict: true``. What
+            the model sends is mapped back before it is validated. What a dialect can't say is logged as a warning when
+            the tool is registered. None, the default, leaves the schemas as they are.
 
     Raises:
         TypeError, ValueError: If a value is invalid.
@@ -38,6 +50,7 @@ class FunctionOptions:
     structured_output: bool = attrs.field(default=True, validator=validator(check_flag))
     null_in_schemas: bool = attrs.field(default=True, validator=validator(check_flag))
     inline_definitions: bool = attrs.field(default=False, validator=validator(check_flag))
+    schema_dialect: DialectName | None = attrs.field(default=None, validator=_check_dialect)
 
 
 class SyncThreads:
