@@ -26,7 +26,7 @@ from trio_mcp.auth.rules.dpop import Prover, choose_prover
 from trio_mcp.auth.rules.login import PROVIDER, ClientRecord, Login
 from trio_mcp.auth.rules.metadata import Discovered, discover, find_server
 from trio_mcp.auth.rules.registration import RegisteredClient, check_document_url, check_redirect, register, reusable
-from trio_mcp.auth.rules.scopes import select_scopes
+from trio_mcp.auth.rules.scopes import OFFLINE, select_scopes
 from trio_mcp.auth.rules.steps import Flow, ShowCode
 from trio_mcp.auth.rules.token_answers import id_token_holds
 from trio_mcp.auth.rules.token_requests import (
@@ -96,6 +96,10 @@ class OAuth:
             raise TypeError(f"assume_pkce must be a set of issuers; write {{{assume_pkce!r}}}")
         if client is not None and not isinstance(client, RegisteredClient):
             raise TypeError(f"client must be a RegisteredClient, got {type(client).__name__}")
+        if client is not None and not client.resource and not (client.issuer and whole["scopes"]):
+            raise ValueError(
+                "a client with resource=False needs issuer=, and OAuth needs scopes=: see RegisteredClient"
+            )
         if store is not None and not all(hasattr(store, each) for each in ("load", "save", "lock")):
             raise TypeError(f"store must be a TokenStore, such as FileTokens(), got {type(store).__name__}")
         for name, url, check in (
@@ -238,6 +242,8 @@ class _SigningIn:
             client = attrs.evolve(client, issuer=client.issuer or prefer)
             prefer = client.issuer
         found = yield from self._find(need, prefer)
+        if client is not None and not client.resource:
+            found = attrs.evolve(found, named=False)
         server, resource = found.server, found.resource
         if need.redirect is not None:
             # PKCE is checked first, so that no client is registered that could never be used. The device grant needs no
@@ -252,6 +258,10 @@ class _SigningIn:
             listed=None if resource is None else resource.scopes,
             offered=server.scopes,
         )
+        if not found.named:
+            # Nothing but the scopes says which server the token is for, so a server must not choose them: it could
+            # get itself a token for some other one.
+            scopes &= frozenset(self.options["scopes"] or ()) | {OFFLINE}
         if old is not None:
             # The new token replaces the old one, so it also needs the scopes that other operations have already asked
             # for: two operations with different scopes would otherwise ask a person again and again, in turn.

@@ -61,6 +61,9 @@ def auth_of(settings: object, **further: Any) -> Auth:
         if keys[key] is list:
             if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
                 raise ValueError(f"{key!r} must be an array of strings")
+        elif keys[key] is bool:
+            if not isinstance(value, bool):
+                raise ValueError(f"{key!r} must be true or false")
         elif not isinstance(value, str) or not value:
             raise ValueError(f"{key!r} must be a non-empty string")
     if "clientId" not in given and ("clientSecret" in given or kind == "client-credentials"):
@@ -79,9 +82,10 @@ def _oauth(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
             secret=given.get("clientSecret"),
             issuer=given.get("issuer"),
             prompt=given.get("prompt"),
+            resource=given.get("resource", True),
         )
     else:
-        for key in ("issuer", "prompt"):
+        for key in ("issuer", "prompt", "resource"):
             if key in given:
                 raise ValueError(f"{key!r} can be used only with 'clientId'")
     settings |= {name: given[key] for key, name in _ARGUMENTS.items() if key in given}
@@ -125,7 +129,15 @@ _CLIENT: Final[dict[str, type]] = {"clientId": str, "clientSecret": str, "issuer
 _KINDS: Final[dict[str, tuple[Callable[[Mapping[str, Any], Mapping[str, Any]], Auth], dict[str, type]]]] = {
     "oauth": (
         _oauth,
-        {**_CLIENT, "prompt": str, "metadataUrl": str, "store": str, "redirect": str, "assumePkce": list},
+        {
+            **_CLIENT,
+            "prompt": str,
+            "resource": bool,
+            "metadataUrl": str,
+            "store": str,
+            "redirect": str,
+            "assumePkce": list,
+        },
     ),
     "client-credentials": (
         _client_credentials,

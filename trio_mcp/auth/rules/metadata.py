@@ -125,15 +125,17 @@ class Discovered:
     Attributes:
         resource: The metadata of the server; None if it has none, which only 2025-03-26 allows.
         server: The metadata of the authorization server.
+        named: Whether token requests name the server.
     """
 
     resource: ProtectedResource | None
     server: AuthorizationServerMetadata
+    named: bool = True
 
     @property
     def audience(self) -> str | None:
         """The value of the parameter ``resource`` in every token request; None if the parameter is not sent."""
-        return None if self.resource is None else self.resource.resource
+        return self.resource.resource if self.resource is not None and self.named else None
 
 
 def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[str] = ()) -> Flow[Discovered]:

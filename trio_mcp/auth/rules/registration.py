@@ -45,6 +45,9 @@ class RegisteredClient:
         prompt: The ``prompt`` of each sign-in, such as ``"consent"`` or ``"select_account"`` (OpenID Connect). Some
             servers give no refresh token without ``"consent"``; others refuse every sign-in with it if an
             administrator has consented for everyone.
+        resource: Whether requests for tokens name the MCP server in ``resource`` (RFC 8707), as MCP demands. False is
+            for authorization servers that refuse the parameter, such as Entra. Then the scopes alone say which server
+            a token is for, so ``issuer`` and ``OAuth(scopes=…)`` are needed, and no others are asked for.
 
     Raises:
         ValueError: If the id or the secret is empty, or the method needs a secret and there is no secret.
@@ -58,6 +61,7 @@ class RegisteredClient:
         default=None, kw_only=True
     )
     prompt: str | None = attrs.field(default=None, kw_only=True)
+    resource: bool = attrs.field(default=True, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         if not self.id or self.secret == "":  # empty, for example, if an environment variable is not set

@@ -4,7 +4,7 @@ It has no storage and no consent page, and signs everyone in. The module ``fault
 """
 
 from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing import faults
+from trio_mcp.auth.testing import faults, providers
 from trio_mcp.auth.testing.answers import ServerResponse
 from trio_mcp.auth.testing.faults import Fault
 from trio_mcp.auth.testing.protecting import protected
@@ -20,4 +20,5 @@ __all__ = [
     "ServerResponse",
     "faults",
     "protected",
+    "providers",
 ]

@@ -50,16 +50,24 @@ def read_scopes(
     return scopes
 
 
-def check_resources(parameters: Parameters, allowed: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Check the resources that a request names, and return them.
+def check_resources(
+    parameters: Parameters, settings: AuthoritySettings, allowed: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Check the resources that a request names, and return them; none if the server ignores them.
 
     Args:
         parameters: The parameters of the request.
+        settings: The settings of the server.
         allowed: The resources that may be named; empty for any.
 
     Raises:
-        Refused: If a resource is not an absolute URI without a fragment, or is not allowed (RFC 8707, section 2).
+        Refused: If a resource is not an absolute URI without a fragment, or is not allowed (RFC 8707, section 2), or if
+            the server refuses all.
     """
+    if settings["resource"] == "ignored":
+        return ()
+    if settings["resource"] == "refused" and parameters.resources:
+        raise Refused("invalid_request", "the parameter 'resource' is not supported")
     for each in parameters.resources:
         parts = urlsplit(each)
         if not parts.scheme or not parts.netloc or "#" in each or (allowed and each not in allowed):
@@ -157,7 +165,7 @@ class Grants:
         """Issue the first tokens after a person's consent, and return the response."""
         # Only the refresh tokens of public clients are bound to keys (RFC 9449, section 5).
         family.jkt = asked.jkt if client.method == "none" else None
-        resources = check_resources(asked.parameters, family.resources)
+        resources = check_resources(asked.parameters, self._settings, family.resources)
         # If the server offers `offline_access`, only a client that asks for it gets a refresh token (OpenID Connect
         # Core, section 11).
         asks = "offline_access" in family.scopes or "offline_access" not in self._settings["scopes"]
@@ -169,7 +177,7 @@ class Grants:
         owner = self._tokens.owner(token)
         if owner is not None:  # a refusal before `exchange` does not use up the token
             scopes = read_scopes(parameters, self._settings, owner.scopes)
-            resources = check_resources(parameters, owner.resources)
+            resources = check_resources(parameters, self._settings, owner.resources)
             if owner.jkt not in (None, asked.jkt):
                 raise Refused(
                     "invalid_grant",
@@ -184,7 +192,10 @@ class Grants:
         client = self._client(asked)
         if client.method == "none":
             raise Refused("unauthorized_client", "a public client can't use the client_credentials grant")
-        scopes, resources = read_scopes(asked.parameters, self._settings), check_resources(asked.parameters)
+        scopes, resources = (
+            read_scopes(asked.parameters, self._settings),
+            check_resources(asked.parameters, self._settings),
+        )
         return self._without_person(asked, client.id, client.id, scopes, resources)
 
     def _without_person(
@@ -199,7 +210,7 @@ class Grants:
         if DEVICE not in client.grants:
             raise Refused("unauthorized_client", "the client is not registered for the device authorization grant")
         scopes = read_scopes(parameters, self._settings)
-        family = Family(self._settings["user"], client.id, scopes, check_resources(parameters))
+        family = Family(self._settings["user"], client.id, scopes, check_resources(parameters, self._settings))
         code = secrets.token_urlsafe(32)
         # The code has no vowels, so that it spells no word by chance (RFC 8628, section 6.1).
         shown = "-".join("".join(secrets.choice("BCDFGHJKLMNPQRSTVWXZ") for _ in range(4)) for _ in range(2))
@@ -239,7 +250,7 @@ class Grants:
         header, claims = self._trusted(asked.parameters["assertion"])
         if not isinstance(claims.get("sub"), str) or self._settings["issuer"] not in audiences(claims):
             raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
-        resources = check_resources(asked.parameters)
+        resources = check_resources(asked.parameters, self._settings)
         # A workload presents its token without being a client, but an ID-JAG names the client that may present it.
         if header.get("typ") != ID_JAG_TYPE:
             client_id, allowed = claims["sub"], None
@@ -290,7 +301,7 @@ class Grants:
             raise Refused("invalid_grant", "the subject_token is not an ID token, or was issued to a different client")
         claims: dict[str, Any] = {"iss": self._settings["issuer"], "sub": said["sub"], "aud": parameters["audience"]}
         claims |= {"client_id": client.id, "jti": secrets.token_urlsafe(16), "iat": now, "exp": now + 300}
-        if resources := check_resources(parameters):
+        if resources := check_resources(parameters, self._settings):
             claims["resource"] = resources[0]
         if (scope := parameters.get("scope")) is not None:
             claims["scope"] = scope

@@ -36,7 +36,13 @@ class AuthoritySettings(TypedDict, total=False):
         lifetime: For how many seconds an access token is valid.
         grace: For how many seconds a refresh token may be used again after it was exchanged. A later use revokes all
             tokens that came from the same consent.
-        tokens: The form of access tokens: ``"jwt"`` or ``"opaque"``.
+        tokens: The form of access tokens: ``"jwt"``, ``"plain-jwt"``, whose type does not say that they are access
+            tokens, or ``"opaque"``.
+        claims: Changes the claims of each access token: a function that gets them, and returns others.
+        resource: Whether tokens are for what requests name in ``resource``: it is ``"honored"``, ``"ignored"`` or
+            ``"refused"``.
+        discovery: Where metadata is published: at the well-known URL of ``"oauth"`` (RFC 8414), at that of
+            ``"openid"``, at ``"both"`` or at ``"none"``.
         dpop: Whether the server binds tokens to keys (RFC 9449).
         dpop_nonces: Whether DPoP proofs must contain a nonce from the server.
         registration: Whether clients may register (RFC 7591).
@@ -54,7 +60,10 @@ class AuthoritySettings(TypedDict, total=False):
     scopes: Annotated[Iterable[str], Default(("read", "write"), convert=tuple)]
     lifetime: Annotated[float, Default(3600)]
     grace: Annotated[float, Default(0)]
-    tokens: Annotated[Literal["jwt", "opaque"], Default("jwt")]
+    tokens: Annotated[Literal["jwt", "plain-jwt", "opaque"], Default("jwt")]
+    claims: Annotated[Callable[[dict[str, Any]], dict[str, Any]] | None, Default()]
+    resource: Annotated[Literal["honored", "ignored", "refused"], Default("honored")]
+    discovery: Annotated[Literal["both", "oauth", "openid", "none"], Default("both")]
     dpop: Annotated[Literal["off", "accept", "require"], Default("off")]
     dpop_nonces: Annotated[bool, Default(False)]
     registration: Annotated[bool, Default(True)]

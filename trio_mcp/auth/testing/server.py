@@ -27,7 +27,7 @@ from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
 
 __all__ = ["AuthorizationServer", "Seen"]
 
-WELL_KNOWN = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+OAUTH, OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 ID_JAG_PROFILE = "urn:ietf:params:oauth:grant-profile:id-jag"
 CODE_LIFE = 60
 REMEMBERED = 100_000
@@ -58,7 +58,8 @@ class AuthorizationServer:
     Args:
         issuer: The issuer; see `AuthoritySettings`.
         faults: The faults, by endpoint: ``"metadata"``, ``"jwks"``, ``"register"``, ``"authorize"``, ``"token"``,
-            ``"device"``, ``"revoke"``, ``"introspect"``. Each request uses up one fault of a list.
+            ``"device"``, ``"revoke"``, ``"introspect"``, and ``""`` for whatever else is asked for. Each request uses
+            up one fault of a list.
         settings: Further settings; see `AuthoritySettings`.
 
     Attributes:
@@ -193,7 +194,9 @@ class AuthorizationServer:
         root = issuer.path.rstrip("/")
         # The well-known part comes before the path (RFC 8414, section 3.1), or after it (OpenID Connect Discovery,
         # section 4).
-        if given.path in {*(each + root for each in WELL_KNOWN), root + WELL_KNOWN[1]}:
+        known = {"oauth": {OAUTH + root}, "openid": {OPENID + root, root + OPENID}}
+        known |= {"both": known["oauth"] | known["openid"], "none": set()}
+        if given.path in known[self.settings["discovery"]]:
             return "metadata"
         name = given.path.removeprefix(root + "/")
         # The path is compared again, as `removeprefix` returns a path outside the root unchanged.
@@ -288,7 +291,7 @@ class AuthorizationServer:
             raise Refused("invalid_request", "the code_challenge is not an S256 challenge")
         if "authorization_code" not in client.grants:
             raise Refused("unauthorized_client", "the client is not registered for authorization codes")
-        scopes, resources = read_scopes(parameters, self.settings), check_resources(parameters)
+        scopes, resources = read_scopes(parameters, self.settings), check_resources(parameters, self.settings)
         if self.denies:
             raise Refused("access_denied", "the person has said no")
         jkt = parameters.get("dpop_jkt")

@@ -10,6 +10,9 @@ from trio_mcp.auth.testing.records import AccessToken, AuthoritySettings, Family
 
 __all__ = ["IssuedTokens"]
 
+_KINDS = {"jwt": "at+jwt", "plain-jwt": "JWT", "opaque": None}
+"""The type in the header of a token, for each form of tokens; None for no JWT."""
+
 
 class IssuedTokens:
     """The tokens that one authorization server has issued."""
@@ -39,17 +42,20 @@ class IssuedTokens:
         }
         if jkt is not None:
             claims["cnf"] = {"jkt": jkt}
-        token = self._keys.sign("at+jwt", claims) if settings["tokens"] == "jwt" else secrets.token_urlsafe(32)
+        plain = {name: claims[name] for name in ("iss", "sub", "iat", "exp", "scope")}
+        claims = claims if settings["claims"] is None else settings["claims"](claims)
+        kind = _KINDS[settings["tokens"]]
+        token = secrets.token_urlsafe(32) if kind is None else self._keys.sign(kind, claims)
         self._access[token] = AccessToken(family, claims)
         said: dict[str, Any] = {"access_token": token, "token_type": "DPoP" if jkt else "Bearer"}
-        said |= {"expires_in": settings["lifetime"], "scope": claims["scope"]}
+        said |= {"expires_in": settings["lifetime"], "scope": plain.pop("scope")}
         if refresh:
             new = said["refresh_token"] = secrets.token_urlsafe(32)
             self._refresh[new] = RefreshToken(family)
         if "openid" in scopes:
             said["id_token"] = self._keys.sign(
                 "JWT",
-                {name: claims[name] for name in ("iss", "sub", "iat", "exp")}
+                plain
                 # An ID token is for the client, whatever resource the access token is for.
                 | {"aud": family.client}
                 | ({"nonce": family.nonce} if family.nonce else {}),
