@@ -81,7 +81,7 @@ class Case:
             yield url
 
     def oauth(self) -> OAuth:
-        made: OAuth = self.recipe.oauth(self.client, self.authority.issuer, self.authority.show)
+        made: OAuth = self.recipe.oauth(self.client, self.authority.issuer, show=self.authority.show)
         return made
 
 
@@ -181,6 +181,11 @@ async def test_resource_is_in_no_request_of_a_client_that_leaves_it_out(recipes:
 def test_leaving_resource_out_needs_an_issuer_and_scopes(client: RegisteredClient, scopes: Any) -> None:
     with pytest.raises(ValueError, match="needs issuer=, and OAuth needs scopes="):
         OAuth(client=client, scopes=scopes)
+
+
+def test_resource_is_true_or_false() -> None:
+    with pytest.raises(TypeError, match="resource"):
+        RegisteredClient("id", resource="no")  # type: ignore[arg-type]
 
 
 # --- the deviations themselves ------------------------------------------------------------------------------------

@@ -406,6 +406,28 @@ def test_what_a_model_should_not_have_sent_is_passed_on(schema: Any, given: Any,
     assert ModelSchema(whole, dialect).from_model({"x": given, "y": None}) == {"x": given, "y": None}
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from(["a", "key", "value", "option_1", "item_1"]), inner)
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=examples(200))
+@given(SCHEMAS, DEFINITIONS, st.sampled_from(DIALECT_NAMES), JSON)
+def test_whatever_a_model_sends_is_mapped_without_an_error(inner: Any, definition: Any, dialect: Any, x: Any) -> None:
+    schema = {"type": "object", "properties": {"x": inner}, "$defs": {"d": definition}}
+    try:
+        made = ModelSchema(schema, dialect)
+    except SchemaError:
+        return
+    for given_ in ({"x": x}, {"arguments": x}, {}):
+        assert isinstance(made.from_model(given_), dict)
+        assert isinstance(made.for_model(given_), dict)
+
+
 def test_arguments_nested_without_an_end_are_passed_on() -> None:
     schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/node"}}, "$defs": {"node": INNER}}
     value: Any = {"v": 1}

@@ -110,7 +110,7 @@ class Construct(NamedTuple):
     name: str
     gemini: Fate
     openai_strict: Fate
-    found: Found
+    found: Callable[[Mapping[str, Any], bool, str], bool]
 
     def fate(self, dialect: str) -> Fate:
         """Return what becomes of the construct in a dialect."""

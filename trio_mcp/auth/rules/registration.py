@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
+from trio_mcp._checks import check_flag
 from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.login import AuthMethod, ClientRecord
 from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata
@@ -50,6 +51,7 @@ class RegisteredClient:
             a token is for, so ``issuer`` and ``OAuth(scopes=…)`` are needed, and no others are asked for.
 
     Raises:
+        TypeError: If ``resource`` is not a boolean.
         ValueError: If the id or the secret is empty, or the method needs a secret and there is no secret.
     """
 
@@ -66,6 +68,7 @@ class RegisteredClient:
     def __attrs_post_init__(self) -> None:
         if not self.id or self.secret == "":  # empty, for example, if an environment variable is not set
             raise ValueError(f"the {'secret' if self.id else 'id'} of RegisteredClient must not be empty")
+        check_flag("resource", self.resource)
         if self.method not in (None, "none") and self.secret is None:
             raise ValueError(f"RegisteredClient({self.id!r}) has no secret for {self.method}; pass secret=")
 

@@ -503,9 +503,11 @@ class _Judge:
     def _check_auth(self, path: tuple[Any, ...], value: object) -> None:
         # Only the types and the variables are checked: this module does not know what the object must contain.
         values = value.values() if isinstance(value, Mapping) else [value]
-        flat = [each for one in values for each in (one if isinstance(one, list) else [one])]
+        flat = [
+            each for one in values if not isinstance(one, bool) for each in (one if isinstance(one, list) else [one])
+        ]
         if not isinstance(value, (str, dict)) or not all(isinstance(each, str) for each in flat):
-            self.problem(path, "must be an object of strings and arrays of strings")
+            self.problem(path, "must be an object of strings, arrays of strings and booleans")
 
     def _of(self, kind: type, path: tuple[Any, ...], entry: Mapping[Any, Any], key: str) -> Any:
         """Return the value of a key if it has the given type; record a problem if it has another type."""
@@ -525,6 +527,8 @@ class _Judge:
             # Variables are filled in only in values, not in keys: a variable in the name of a header or of an
             # environment variable would be a surprise.
             return {key: self._filled((*path, key), item) for key, item in value.items()}
+        if isinstance(value, bool):
+            return value
         text, problems = expand(value, self._config.environ, self._config.variables)
         for problem in problems:
             self.problem(path, problem)
