@@ -1,7 +1,8 @@
 """The dialects of JSON Schema that models' vendors take, and what can't be said in them.
 
 The facts were read on 2026-11-29: for Gemini, the reference of `Schema` and `FunctionDeclaration` and google-genai
-3.6.1; for OpenAI, the guide to structured outputs, section Supported schemas, and `lib/_pydantic.py` of openai 3.57.0.
+3.6.1; for OpenAI, a digest of the guide to structured outputs, section Supported schemas (February 2026), and
+`lib/_pydantic.py` of openai 3.57.0.
 """
 
 from __future__ import annotations

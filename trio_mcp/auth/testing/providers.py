@@ -1,8 +1,8 @@
 """Authorization servers for tests that differ from the standards as well-known identity providers do.
 
-Each is an `AuthorizationServer` with settings and faults, made from the provider's documentation, which was read on
-2026-11-29; none was compared with the provider itself. The page "Identity providers without registration" in the docs
-lists the differences and the documents.
+Each is an `AuthorizationServer` with settings and faults, made from what was documented of the provider by 2026-11-29;
+none was compared with the provider itself. The page "Identity providers without registration" in the docs lists the
+differences and the documents.
 """
 
 from __future__ import annotations
