@@ -30,7 +30,7 @@ UNSAID: dict[str, None] = {
     "device_authorization_endpoint": None,
     "authorization_response_iss_parameter_supported": None,
 }
-"""What the metadata of some providers does not name, among what ours does."""
+"""The members of our metadata that some providers don't have."""
 
 
 def entra(
