@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         refusals as refusals,
     )
     from trio_mcp.schema.model_schema import ModelSchema as ModelSchema, SchemaLoss as SchemaLoss
+    from trio_mcp.schema.model_tools import ModelTools as ModelTools
     from trio_mcp.schema.validator import SchemaError as SchemaError
 else:
     from trio_mcp._door import open_door
