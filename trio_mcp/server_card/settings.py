@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import attrs
 from pydantic import ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_kind, check_seconds
 from trio_mcp.auth.rules.urls import is_loopback, take_apart
 from trio_mcp.server_card.models import (
