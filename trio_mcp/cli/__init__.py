@@ -98,6 +98,8 @@ def _other_command(name: str) -> Callable[[argparse.Namespace], int]:
     match name:
         case "completion":
             from trio_mcp.cli.completion import run
+        case "snapshot":
+            from trio_mcp.cli.snapshot import run
         case "demo":
             from trio_mcp.cli.demo import run
         case _:

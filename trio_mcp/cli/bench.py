@@ -106,7 +106,7 @@ class _Measuring:
             sides, listed = [], []
             for at, (line, target) in enumerate(zip(self._lines, self._targets, strict=True)):
                 before = children()
-                client = await stack.enter_async_context(connected(line, self._bar.clear, may_ask=False))
+                client = await stack.enter_async_context(connected(line, self._bar.clear, answers={}))
                 sides.append(Side(client, children() - before))
                 mark = f"{'AB'[at]}: " if len(self._lines) > 1 else ""
                 self._servers.append(_described(mark, line, target, client))

@@ -39,6 +39,10 @@ EXTRA = 'this command needs Hypothesis, which is not installed: pip install "tri
 
 def run(options: argparse.Namespace) -> int:
     """Check the target; return 1 if a MUST outside the baseline is broken, or 2 if the target can't be checked."""
+    if options.snapshot is not None:
+        from trio_mcp.cli.snapshot import compare
+
+        return compare(options)
     began = clock.perf_counter()
     needs_kit()
     from trio_mcp.conformance.report.json import json_text

@@ -271,6 +271,11 @@ TIMEOUT = Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long 
 CHECKING = (
     Argument("--client", action="store_true", help="check a client: -- COMMAND is started with the URL of a server"),
     Argument(
+        "--snapshot",
+        metavar="FILE",
+        help="instead of checking by rules, compare what the server offers with what `trio-mcp snapshot` has printed",
+    ),
+    Argument(
         "--revision",
         action="append",
         dest="revisions",
@@ -400,6 +405,11 @@ COMMANDS = {
         "show everything that a server says about itself and offers",
         (JSON,),
         examples=("trio-mcp inspect server.py", "trio-mcp inspect https://host.example/mcp --json"),
+        has_target=True,
+    ),
+    "snapshot": Command(
+        "print all that a server offers as a file to compare with later: `check --snapshot`",
+        examples=("trio-mcp snapshot server.py > surface.json",),
         has_target=True,
     ),
     "call": Command(
@@ -533,6 +543,7 @@ COMMANDS = {
         CHECKING,
         examples=(
             "trio-mcp check server.py --time 5m --report report.html",
+            "trio-mcp check server.py --snapshot surface.json",
             "trio-mcp check --client -- python client.py",
         ),
         has_target=True,

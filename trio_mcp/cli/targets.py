@@ -8,7 +8,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from importlib.machinery import PathFinder
@@ -176,7 +176,7 @@ def _configured(path: str, name: str, variables: dict[str, str], make_auth: Make
 
 @contextlib.asynccontextmanager
 async def connected(
-    options: argparse.Namespace, before_asking: Callable[[], object], *, may_ask: bool = True
+    options: argparse.Namespace, before_asking: Callable[[], object], *, answers: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Client]:
     """Connect to the server named on the command line, and stay connected while the block runs.
 
@@ -186,9 +186,12 @@ async def connected(
     Args:
         options: The command line.
         before_asking: Called before the user is asked something on behalf of the server.
-        may_ask: Whether the server may ask for input at all.
+        answers: The arguments of `Answers`, if the server must ask neither the terminal nor the command line.
     """
-    answers = _answers(options, before_asking) if may_ask else {}
+    asking = None
+    if answers is None:
+        answers = _answers(options, before_asking)
+        asking = answers.get("elicitation")
     roots = [Path(root).resolve() for root in options.root] if options.root else None  # noqa: ASYNC240 - nothing runs yet
     settings: dict[str, Any] = {}
     if options.timeout is not None:
@@ -206,7 +209,7 @@ async def connected(
         settings["extensions"] = [Skills()]
     target = traced(options, before_asking)
     try:
-        client = Client(target, mode=options.mode, answers=Answers(roots=roots, **answers), **settings)
+        client = Client(target, mode=options.mode, answers=Answers(**{"roots": roots, **answers}), **settings)
     except ValueError as exc:
         raise Exit(str(exc), USAGE) from None
     is_open = False
@@ -214,7 +217,7 @@ async def connected(
         async with client:
             is_open = True
             # The server's name is known only once the client is connected.
-            if (asking := answers.get("elicitation")) is not None and client.server_info is not None:
+            if asking is not None and client.server_info is not None:
                 asking.asker = client.server_info.name
             yield client
     except ProcessExited as exc:

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from trio_mcp import _attrs as attrs
 
-__all__ = ["MISSING", "SchemaChange", "becomes", "canonical", "compare_schemas"]
+__all__ = ["MISSING", "SchemaChange", "becomes", "canonical", "compare_schemas", "is_deeper"]
 
 Change: TypeAlias = Literal["widened", "narrowed", "changed", "reads"]
 
@@ -77,6 +77,20 @@ class SchemaChange:
 def canonical(value: Any) -> str:
     """Return the one text of a JSON value: members sorted, ASCII only, without spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def is_deeper(value: Any, most: int) -> bool:
+    """Return whether a JSON value is nested more than ``most`` levels deep, without recursion."""
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, Mapping) else each if isinstance(each, list) else ())
+        ]
+        if not level:
+            return False
+    return any(isinstance(each, (Mapping, list)) for each in level)
 
 
 def compare_schemas(before: Any, after: Any, *, closed: bool = False) -> tuple[SchemaChange, ...]:

@@ -1,4 +1,4 @@
-"""Tools to test programs that use this library: a fixture, a recorder, faults, checks, and strategies.
+"""Tools to test programs that use this library: fixtures, a recorder, snapshots, faults, checks, and strategies.
 
 Neither a client nor a server imports this package. To check clients and servers, including those not made with this
 library, see `trio_mcp.conformance`. The parts that need Hypothesis or pytest are imported on first use; the extra
@@ -8,6 +8,12 @@ library, see `trio_mcp.conformance`. The parts that need Hypothesis or pytest ar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trio_mcp.client.surface.drift import (
+        Drift as Drift,
+        DriftReport as DriftReport,
+        compare_snapshots as compare_snapshots,
+    )
+    from trio_mcp.client.surface.snapshot import Snapshot as Snapshot, SnapshotError as SnapshotError
     from trio_mcp.testing import strategies as strategies
     from trio_mcp.testing.calls import (
         CallRecorder as CallRecorder,
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
         Step as Step,
         Tear as Tear,
     )
-    from trio_mcp.testing.fixtures import client_fixture as client_fixture
+    from trio_mcp.testing.fixtures import client_fixture as client_fixture, drift_fixture as drift_fixture
     from trio_mcp.testing.stores.check import (
         StoresBroken as StoresBroken,
         StoresReport as StoresReport,
