@@ -264,6 +264,7 @@ RAISED = [
     errors.TrioMcpError("text"),
     errors.McpError(-32602, "no such tool", {"name": "x"}),
     errors.UnknownTool("prise", ("price",), "no tool: prise", {"name": "prise"}),
+    errors.ToolNotApproved("price", ("description",), ("reads: description was 'a', is 'b'",)),
     errors.ToolError("text"),
     errors.SamplingError("text"),
     errors.RequestTimeout("tools/call", 0.5, "total_timeout"),

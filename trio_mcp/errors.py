@@ -36,6 +36,7 @@ __all__ = [
     "SamplingError",
     "SessionClosed",
     "ToolError",
+    "ToolNotApproved",
     "TransportError",
     "TrioMcpError",
     "UnknownTool",
@@ -110,6 +111,36 @@ class UnknownTool(McpError):
     def _text(self) -> str:
         hint = f"; did you mean {self.suggestions[0]!r}?" if self.suggestions else ""
         return f"{self.message}{hint} (error {self.code})"
+
+
+class ToolNotApproved(UnknownTool):
+    """A call named a tool that is new, or that has changed since it was approved: see ``pins`` of `GroupOptions`.
+
+    The text says what has changed without quoting it, since it may be passed to a model, which might obey.
+
+    Args:
+        name: The server's own name for the tool.
+        fields: The members of the tool that have changed, such as ``description``; empty if the tool is new.
+        diff: How they have changed.
+
+    Attributes:
+        fields: The members of the tool that have changed; empty if the tool is new.
+        diff: How they have changed, line by line, in printable ASCII, for a person to read.
+    """
+
+    def __init__(self, name: str, fields: tuple[str, ...] = (), diff: tuple[str, ...] = ()) -> None:
+        # The names of members are the server's, too, so only those of the specification are shown.
+        shown = ", ".join(sorted(each if each in _TOOL else "other members" for each in fields))
+        changed = f"it has changed since it was approved ({shown})" if fields else "it is new"
+        super().__init__(name, (), f"the tool {name[:200]!a} is not approved: {changed}")
+        self.args = (name, fields, diff)
+        self.fields = fields
+        self.diff = diff
+
+
+_TOOL = frozenset(
+    {"annotations", "description", "execution", "icons", "inputSchema", "_meta", "name", "outputSchema", "title"}
+)
 
 
 class ToolError(TrioMcpError):

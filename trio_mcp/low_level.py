@@ -7,6 +7,7 @@ The messages themselves, and their codec, are in `trio_mcp.jsonrpc`.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trio_mcp.client.group.pins import Owner as Owner, Pins as Pins, Unapproved as Unapproved
     from trio_mcp.client.targets import failover_client as failover_client
     from trio_mcp.eras.client_negotiation import ServerDeclaration as ServerDeclaration
     from trio_mcp.eras.server_negotiation import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
@@ -12,11 +12,21 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._keywords import did_you_mean, similar_names
 from trio_mcp.client.client import Client
 from trio_mcp.client.group.members import GroupMember, Members
-from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError, UnknownTool
+from trio_mcp.errors import (
+    LocalProtocolError,
+    McpError,
+    RemoteProtocolError,
+    ToolNotApproved,
+    TrioMcpError,
+    UnknownTool,
+)
 from trio_mcp.joined_names import JoinedNames
-from trio_mcp.session.calls import USE_SESSION, Limit
+from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.uri_templates import MAX_URI, UriTemplate
+
+if TYPE_CHECKING:
+    from trio_mcp.client.group.pins import Pins, Unapproved
 
 __all__ = ["Catalog", "Listed", "about"]
 
@@ -24,6 +34,9 @@ ItemT = TypeVar("ItemT")
 
 MAX_AT_ONCE = 16
 """How many servers are asked for a list at the same time: enough to hide latency without a burst of requests."""
+
+MAX_LISTINGS = 3
+"""How often the tools of a server are listed for one call, if they change meanwhile (an arbitrary choice)."""
 
 # The time that matching takes is proportional to the product of the lengths of the URI and the templates, and stays
 # within milliseconds.
@@ -41,10 +54,13 @@ class Listed(Generic[ItemT]):
         by_server: The items of each server that returned a list, by its name; empty for a server that has not declared
             that it offers such items.
         errors: The exception raised for each server that returned no list, by the server's name.
+        unapproved: The tools that were left out, because nobody has approved them as they are; only in a group with
+            ``pins``.
     """
 
     by_server: dict[str, list[ItemT]]
     errors: dict[str, Exception]
+    unapproved: tuple[Unapproved, ...] = ()
 
     def __iter__(self) -> Iterator[ItemT]:
         for items in self.by_server.values():
@@ -81,21 +97,37 @@ class Catalog:
     Args:
         members: The servers.
         names: The group's names for their tools and prompts.
+        pins: The tools that are approved; None if all are.
     """
 
-    def __init__(self, members: Members, names: JoinedNames) -> None:
+    def __init__(self, members: Members, names: JoinedNames, pins: Pins | None = None) -> None:
         self._members = members
         self._names = names
+        self._pins = pins
 
     # --- lists -----------------------------------------------------------------------------------------------------
 
     async def listed(self, kind: str, timeout: Limit = USE_SESSION) -> Listed[Any]:
         """Ask all servers for their lists of one kind, a key of `KINDS`."""
-        return await self._gather(lambda member, client: self._list_of(kind, member, client, timeout), timeout=timeout)
+        apart: dict[str, list[Unapproved]] = {}
 
-    async def _list_of(self, kind: str, member: GroupMember, client: Client, timeout: Limit = USE_SESSION) -> list[Any]:
+        async def get(member: GroupMember, client: Client) -> list[Any]:
+            items, apart[member.name] = await self._list_of(kind, member, client, timeout)
+            return items
+
+        found = await self._gather(get, timeout=timeout)
+        unapproved = [each for server in found.by_server for each in apart.get(server, ())]
+        return attrs.evolve(found, unapproved=tuple(unapproved)) if unapproved else found
+
+    async def _list_of(
+        self, kind: str, member: GroupMember, client: Client, timeout: Limit = USE_SESSION
+    ) -> tuple[list[Any], list[Unapproved]]:
         iterate, key = KINDS[kind]
+        age = 0 if member.seen is None else member.seen.age
         items = [item async for item in iterate(client, timeout=timeout)]
+        unapproved: list[Unapproved] = []
+        if kind == "tools" and self._pins is not None:
+            items, unapproved = self._judged(member, items, age)
         if key == "name":
             named: dict[str, Any] = {}
             for item in items:
@@ -105,7 +137,60 @@ class Catalog:
             items = list(named.values())
         # Only names and URIs are remembered, because only look-ups need them; each listing asks the servers again.
         member.lists[kind] = dict.fromkeys(getattr(item, key) for item in items)
-        return items
+        return items, unapproved
+
+    # --- pins ------------------------------------------------------------------------------------------------------
+
+    def _judged(self, member: GroupMember, tools: list[Any], age: int) -> tuple[list[Any], list[Unapproved]]:
+        """Return the tools that are approved, and the others."""
+        from trio_mcp.client.group.pins import tool_data
+
+        assert self._pins is not None
+        assert member.seen is not None
+        assert member.owner is not None
+        # If a server lists a name twice, only its first tool is used.
+        first: dict[str, Any] = {}
+        for tool in tools:
+            first.setdefault(tool.name, tool)
+        data = {name: tool_data(tool) for name, tool in first.items()}
+        member.seen.learn(data, age)
+        found = {name: self._pins.unapproved(member.owner, name, each) for name, each in data.items()}
+        return [first[name] for name, each in found.items() if each is None], [each for each in found.values() if each]
+
+    async def check_approved(self, server: str, tool: str, client: Client, limits: CallLimits) -> None:
+        """Check that a tool is approved as its server lists it now, and list its server's tools if that is not known.
+
+        Raises:
+            ToolNotApproved: If it is not.
+            UnknownTool: If the server does not list it.
+            LocalProtocolError: If the call has headers, for which the server may list other tools.
+            RemoteProtocolError: If the server changes its list each time it is asked for it.
+        """
+        if self._pins is None:
+            return
+        if limits.get("headers"):
+            raise LocalProtocolError(
+                "a call in a group with pins can't have headers=: its tools are pinned without them"
+            )
+        member = self._members.named(server)
+        seen = member.seen
+        assert seen is not None
+        assert member.owner is not None
+        if not seen.sure:
+            seen.forget()
+        for _ in range(MAX_LISTINGS):
+            if seen.known is not None:
+                break
+            await self._list_of("tools", member, client, limits.get("timeout", USE_SESSION))
+        if seen.known is None:
+            raise RemoteProtocolError(
+                f"the server said {MAX_LISTINGS} times that its tools had changed, while listing them"
+            )
+        if tool not in seen.known:
+            raise UnknownTool(tool, (), f"the server does not list the tool {tool[:200]!a}")
+        # What is compared is what was listed: the next announcement of a change makes the tool unknown.
+        if (problem := self._pins.unapproved(member.owner, tool, seen.known[tool])) is not None:
+            raise problem.error
 
     async def _gather(
         self,
@@ -214,6 +299,8 @@ class Catalog:
         try:
             with about(server):
                 yield
+        except ToolNotApproved:
+            raise  # it suggests nothing
         except UnknownTool as exc:
             near = tuple(self._names.join(server, each) for each in exc.suggestions)
             unknown = UnknownTool(name, near, exc.message, exc.data)

@@ -20,6 +20,7 @@ from trio_mcp.client.listing import Audience, check_audience, is_for
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.client.targets import Target, authorized
 from trio_mcp.client.tool_results import DataT, ToolResult
+from trio_mcp.errors import LocalProtocolError
 from trio_mcp.http.client.auth import check_auth
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.retrying import Backoff
@@ -31,6 +32,8 @@ from trio_mcp.types.tools import Tool
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+    from trio_mcp.client.group.pins import Pins
 
 __all__ = ["ClientGroup"]
 
@@ -81,6 +84,12 @@ class ClientGroup(EnteredOnce):
         # `auth` is kept apart from the other options, because the group may also have servers that are processes, which
         # take no `auth`.
         self._auth = self._client_options.pop("auth", None)
+        self._pins: Pins | None = None
+        if given["pins"] is not None:
+            # This module is imported late, because few programs pin tools.
+            from trio_mcp.client.group.pins import Pins
+
+            self._pins = Pins(given["pins"])
         check_auth(self._auth)
         self._members = Members(
             require=given["require"],
@@ -88,8 +97,9 @@ class ClientGroup(EnteredOnce):
             reconnect=given["reconnect"] or RECONNECT,
             on_status=given["on_status"],
             on_removed=names.forget,
+            pinned=self._pins is not None,
         )
-        self._catalog = Catalog(self._members, names)
+        self._catalog = Catalog(self._members, names, self._pins)
         self.clients: Mapping[str, Client] = ConnectedClients(self._members.by_name)
         for name, target in servers.items():
             # If an argument of one of the clients is invalid, `Members.new` raises an error, before anything is
@@ -194,6 +204,17 @@ class ClientGroup(EnteredOnce):
             client, _ = await self._members.client(server, {"timeout": timeout})
             return client
 
+    @property
+    def pins(self) -> Pins:
+        """The tools that are approved; what is unapproved is in ``list_tools()``.
+
+        Raises:
+            LocalProtocolError: If the group was made without ``pins``.
+        """
+        if self._pins is None:
+            raise LocalProtocolError("the group pins no tools; make it with pins='pins.json'")
+        return self._pins
+
     # --- names -----------------------------------------------------------------------------------------------------
 
     def join(self, server: str, name: str) -> str:
@@ -230,7 +251,7 @@ class ClientGroup(EnteredOnce):
         if audience is None:
             return listed
         kept = {name: [each for each in tools if is_for(each, audience)] for name, tools in listed.by_server.items()}
-        return Listed(kept, listed.errors)
+        return Listed(kept, listed.errors, listed.unapproved)
 
     async def list_prompts(self, *, timeout: Limit = USE_SESSION) -> Listed[Prompt]:
         """Return every prompt of every server, under its name in the group, in the same way as `list_tools`."""
@@ -278,7 +299,8 @@ class ClientGroup(EnteredOnce):
 
         Raises:
             UnknownTool: If no server of the group can have such a tool, or its server does not have it. The suggestions
-                are names of the group.
+                are names of the group. A `ToolNotApproved` if it is not approved as it is now, in a group with
+                ``pins``.
             TransportError: If its server is not connected, or is lost before it responds.
             McpError: If the server refuses.
 
@@ -289,6 +311,7 @@ class ClientGroup(EnteredOnce):
         server, tool = await self._catalog.find(name, "tool", _patience(limits))
         with self._catalog.using(server, "tool", name):
             client, limits = await self._members.client(server, limits)
+            await self._catalog.check_approved(server, tool, client, limits)
             answer: ToolResult = await client.call_tool(tool, arguments, result_type=result_type, meta=meta, **limits)
             return answer
 

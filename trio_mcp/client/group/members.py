@@ -6,7 +6,7 @@ import contextlib
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import trio
 
@@ -23,6 +23,9 @@ from trio_mcp.retrying import Backoff, asks_anew
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limits
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.stdio.parameters import StdioServerParameters
+
+if TYPE_CHECKING:
+    from trio_mcp.client.group.pins import Owner, SeenTools
 
 __all__ = ["ConnectedClients", "GroupMember", "Members", "Require", "ServerStatus"]
 
@@ -64,6 +67,8 @@ class GroupMember:
         lists: The items that the server has listed, by kind: the group's names for its tools and prompts, the URIs of
             its resources, its URI templates. A kind that has not been listed is missing.
         usual: The limits for calls that set none themselves.
+        seen: The tools that the server has listed, if they are pinned; otherwise None.
+        owner: Whose tools they are, in pins.
     """
 
     def __init__(
@@ -73,8 +78,16 @@ class GroupMember:
         options: Mapping[str, Any],
         reconnect: Backoff,
         changed: Callable[[GroupMember], None],
+        *,
+        pinned: bool = False,
     ) -> None:
         self.name = name
+        self.seen: SeenTools | None = None
+        self.owner: Owner | None = None
+        if pinned:
+            from trio_mcp.client.group.pins import Owner, SeenTools
+
+            self.seen, self.owner = SeenTools(), Owner.of(name, target, options.get("principal"))
         self.status = ServerStatus("connecting")
         self.tried = False
         self.first_failure: Exception | None = None
@@ -126,6 +139,8 @@ class GroupMember:
     def _heard(self, notification: Notification) -> object:
         if notification.method == "notifications/resources/list_changed":
             self.forget_resources()
+        elif notification.method == "notifications/tools/list_changed" and self.seen is not None:
+            self.seen.forget()
         return None if self._on_message is None else self._on_message(notification)
 
     async def run(self) -> None:
@@ -190,9 +205,33 @@ class GroupMember:
         with trio.CancelScope() as self._serving:
             self._client = client
             self.forget_resources()  # a restarted server may offer other resources
+            if self.seen is not None:
+                self.seen.forget()
             self._become(ServerStatus("connected"))
-            # This is the only wait inside the client's block. The loss of the server ends it, and so does `ask_to_end`.
+            # These are the only waits inside the client's block. The loss of the server ends them, and so does
+            # `ask_to_end`.
+            if self.seen is not None and client.session.modern:
+                await self._listen_for_tools(client, self.seen)
             await client.session.wait_closed()
+
+    async def _listen_for_tools(self, client: Client, seen: SeenTools) -> None:
+        """Listen for changes of the list of tools, without which a server of the modern era does not announce them."""
+        tools = client.capabilities.tools
+        if tools is None or not tools.list_changed:
+            return  # it says that the list does not change
+        seen.sure = False
+        try:
+            async with client.listen(tools_list_changed=True) as events:
+                seen.forget()  # what was listed before may have changed since
+                seen.sure = True
+                async for _ in events:
+                    seen.forget()
+        except TrioMcpError as exc:
+            logger.debug("server %r can't be listened to: %s", self.name, exc)
+        finally:
+            # From now on changes may go unnoticed, so the tools are listed before each call.
+            seen.sure = False
+            seen.forget()
 
     async def _fail(self, cause: Exception, delay: float | None) -> None:
         if isinstance(cause, TrioMcpError):
@@ -239,6 +278,7 @@ class Members:
         reconnect: The delays between attempts to connect.
         on_status: Called with a server's name and its new status.
         on_removed: Called with the name of each server that is removed.
+        pinned: Whether the servers' tools are pinned.
 
     Attributes:
         by_name: The servers, by name.
@@ -252,6 +292,7 @@ class Members:
         reconnect: Backoff,
         on_status: Callable[[str, ServerStatus], object] | None,
         on_removed: Callable[[str], None],
+        pinned: bool = False,
     ) -> None:
         self._changed = trio.lowlevel.ParkingLot()
         self._require = require
@@ -259,6 +300,7 @@ class Members:
         self._reconnect = reconnect
         self._on_status = on_status
         self._on_removed = on_removed
+        self._pinned = pinned
         self.by_name: dict[str, GroupMember] = {}
         self._nursery: trio.Nursery | None = None
         self._closing = False
@@ -344,7 +386,9 @@ class Members:
         check_text("a server's name", name)
         if name in self.by_name:
             raise ValueError(f"there is already a server {name!r} in the group; remove it first, or use another name")
-        member = self.by_name[name] = GroupMember(name, target, options, self._reconnect, self._status_changed)
+        member = self.by_name[name] = GroupMember(
+            name, target, options, self._reconnect, self._status_changed, pinned=self._pinned
+        )
         return member
 
     async def add(self, name: str, target: Target, options: Mapping[str, Any]) -> None:
