@@ -1,5 +1,5 @@
 """Offers links, sessions and negotiated declarations to programs that need more control than `Client` and `Server`
-give, and to transports of your own.
+give, and to transports of your own; and what hosts need that pin tools.
 
 The messages themselves, and their codec, are in `trio_mcp.jsonrpc`.
 """
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         ClientDeclaration as ClientDeclaration,
         ServerIdentity as ServerIdentity,
     )
+    from trio_mcp.errors import ToolNotApproved as ToolNotApproved
     from trio_mcp.http.client.legacy.sse_client import sse_client as sse_client
     from trio_mcp.http.client.sending.sender import AsyncHttpClient as AsyncHttpClient
     from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client

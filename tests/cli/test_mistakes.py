@@ -27,6 +27,7 @@ LINES = {
     "worker": ["FILE"],
     "list": ["TARGET"],
     "inspect": ["TARGET"],
+    "snapshot": ["TARGET"],
     "call": ["TARGET", "price", "item=pear"],
     "task": ["get", "TARGET", "7"],
     "skills": ["show", "TARGET", "skill://pdf/SKILL.md"],
@@ -83,6 +84,8 @@ FILES = {
     "two.json": '{"mcpServers": {"a": {"command": 5}, "three": {"command": "x"}}}',
     "right.json": '{"mcpServers": {"one": {"command": "x"}, "three": {"command": "x"}}}',
     "taken": "",
+    "later.json": '{"trio-mcp": "snapshot", "version": 2}',
+    "old.json": '{"trio-mcp": "snapshot", "version": 1, "protocolVersion": "1999-01-01"}',
     "fast.py": FASTMCP,
     "scoped.py": """
 from trio_mcp import Server
@@ -183,6 +186,34 @@ SINGLE = {
         "--allow-writes is for checks of servers",
     ),
     "an unknown rule": (["check", "shop.py", "--rules", "nonsense"], "nonsense"),
+    "no snapshot": (
+        ["check", "shop.py", "--snapshot", "none.json"],
+        "there is no file none.json; `trio-mcp snapshot TARGET > none.json` writes it",
+    ),
+    "a file that holds no snapshot": (
+        ["check", "shop.py", "--snapshot", "right.json"],
+        'right.json: this is not a snapshot of trio-mcp: it does not begin with "trio-mcp": "snapshot"',
+    ),
+    "a snapshot of another format": (
+        ["check", "shop.py", "--snapshot", "later.json"],
+        "later.json: a snapshot of version 2 of the format; this trio-mcp reads version 1",
+    ),
+    "a snapshot of an unknown revision": (
+        ["check", "shop.py", "--snapshot", "old.json"],
+        'old.json: a snapshot of an unknown revision of the protocol: "1999-01-01"',
+    ),
+    "rules for a snapshot": (
+        ["check", "shop.py", "--snapshot", "right.json", "--rules", "*"],
+        "--rules is for checks by rules, not with --snapshot",
+    ),
+    "a snapshot of two revisions": (
+        ["check", "shop.py", "--snapshot", "right.json", "--revision", "2025-11-25", "--revision", "2026-07-28"],
+        "a snapshot is of one revision: give --revision once",
+    ),
+    "a snapshot of a client": (
+        ["check", "--client", "--snapshot", "right.json", "--", "client"],
+        "--client is for checks by rules, not with --snapshot",
+    ),
     "a report of no kind": (["check", "shop.py", "--report", "report.pdf"], "--report: "),
     "a report in no folder": (["check", "shop.py", "--report", "none/report.html"], "can't write none/report.html"),
     "no baseline": (["check", "shop.py", "--baseline", "none.yml"], "--baseline: can't read none.yml: No such file"),

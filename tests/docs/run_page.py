@@ -125,9 +125,15 @@ class Runner:
             program, *arguments = shlex.split(line, comments=True)
             if program not in PROGRAMS:
                 continue  # setting things up; `test_pages` knows which commands those may be
+            file = None
+            if arguments[-2:-1] == [">"]:
+                *arguments, _, file = arguments
             ended = subprocess.run(
                 [*PROGRAMS[program], *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
             )
+            if file is not None:
+                Path(file).write_text(ended.stdout)
+                ended.stdout = ""
             options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
             if ended.returncode != wanted or not doctest.OutputChecker().check_output(expected, ended.stdout, options):
                 raise Wrong(

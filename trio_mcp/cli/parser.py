@@ -408,7 +408,7 @@ COMMANDS = {
         has_target=True,
     ),
     "snapshot": Command(
-        "print all that a server offers as a file to compare with later: `check --snapshot`",
+        "print all that a server offers, to compare with later",
         examples=("trio-mcp snapshot server.py > surface.json",),
         has_target=True,
     ),
