@@ -25,7 +25,7 @@ Change: TypeAlias = Literal["widened", "narrowed", "changed", "reads"]
 MAX_DEPTH = 64
 MAX_VALUES = 20_000
 MAX_TEXT = 1_000_000
-MAX_WORK = 1_000_000
+MAX_COMPARING = 1_000_000
 MAX_CHANGES = 100
 MAX_SHOWN = 100
 """The maximum number of characters of a value in a text."""
@@ -163,7 +163,7 @@ class _Comparison:
 
     def __init__(self, before: Any, after: Any) -> None:
         self._roots = (before, after)
-        self._left = MAX_WORK
+        self._left = MAX_COMPARING
         self._running: dict[tuple[int, int, bool], str] = {}
         # The schemas outlive this object, so their parts can be known by their ids.
         self._known: dict[int, tuple[bytes, int, bool]] = {}
