@@ -584,10 +584,19 @@ COMMANDS = {
         "send what a recorded client said, and compare the responses",
         (
             Argument("file", metavar="FILE", help="a transcript, or what `check` wrote for a failure"),
+            Argument(
+                "--as-server",
+                action="store_true",
+                help="take the server's part instead, without a TARGET: answer a client what was answered",
+            ),
+            Argument("--http", type=WHOLE, metavar="PORT", help="with --as-server, serve HTTP; 0 picks a free port"),
             TIMEOUT,
             JSON,
         ),
-        examples=("trio-mcp replay session.jsonl server.py",),
+        examples=(
+            "trio-mcp replay session.jsonl server.py",
+            "trio-mcp replay session.jsonl --as-server --http 8000",
+        ),
         has_target=True,
         own_client=True,
     ),
@@ -707,7 +716,7 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
         parser.add_argument(each.name, **_for_argparse(each))
     if command.has_target:
         # For `bench` the TARGET may follow the arguments of `--tool`; see `_untangle`.
-        optional = rest or name == "bench"
+        optional = rest or name in ("bench", "replay")
         parser.add_argument("target", metavar="TARGET", nargs="?" if optional else None, help="the server; see below")
     for heading, arguments in command.groups().items():
         group = parser if heading is None else parser.add_argument_group(heading)
@@ -756,6 +765,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options.command, options.process, options.file_arguments = name, None, rest or []
     if name == "bench":
         _untangle(options, parser, rest)
+    if name == "replay":
+        _check_part(options, parser, rest)
     if command.has_target and rest is not None:
         _assign(options, parser, rest)
     if name == "task" and options.id is None:
@@ -806,6 +817,17 @@ def _untangle(options: argparse.Namespace, parser: _Parser, rest: list[str] | No
         if wrong := [word for word in words[1:] if not _is_argument(word)]:
             parser.error(f"argument --tool: an argument must have the form name=value or name:=json; got {wrong[0]!r}")
     if options.target is None and rest is None:
+        parser.error("the following arguments are required: TARGET")
+
+
+def _check_part(options: argparse.Namespace, parser: _Parser, rest: list[str] | None) -> None:
+    """Check that a replay has a TARGET, unless it takes the part of the server itself."""
+    has_target = options.target is not None or rest is not None
+    if options.as_server and has_target:
+        parser.error("--as-server takes the server's part, so there must be no TARGET")
+    if not options.as_server and options.http is not None:
+        parser.error("--http is for --as-server")
+    if not options.as_server and not has_target:
         parser.error("the following arguments are required: TARGET")
 
 

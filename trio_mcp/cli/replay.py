@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
+from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.check import needs_kit, runnable
+from trio_mcp.cli.exits import OK, Exit
+from trio_mcp.cli.reporting import until_signalled
 from trio_mcp.cli.targets import single_target
 from trio_mcp.cli.text import clean_line, dumps
+from trio_mcp.sockets.listening import listen_tcp
 
 if TYPE_CHECKING:
-    # At run time, this module is imported only where it is used, because it needs an extra.
+    # At run time, these modules are imported only where they are used; the second needs an extra.
+    from trio_mcp.conformance.recorded.book import Book
     from trio_mcp.conformance.replay import Replayed
 
 __all__ = ["run"]
@@ -24,6 +31,8 @@ MOST_EVENTS = 30
 
 def run(options: argparse.Namespace) -> int:
     """Replay the file; return 1 if a response differs from the recorded one, or a rule is broken."""
+    if options.as_server:
+        return _serve(options)
     needs_kit()
     from trio_mcp.conformance.plans.plan_files import read_plan_file
     from trio_mcp.conformance.replay import replay_plan, replay_transcript
@@ -47,6 +56,45 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n".join(_lines(found, is_plan)))
     return found.status
+
+
+# --- the server's part ------------------------------------------------------------------------------------------------
+
+
+def _serve(options: argparse.Namespace) -> int:
+    """Serve the recording until the client leaves, or until Ctrl-C."""
+    from trio_mcp.conformance.recorded.book import read_book
+    from trio_mcp.conformance.recorded.serving import serve_stdio
+
+    for name in ("timeout", "json", "env", "header", "variable", "auth"):
+        if getattr(options, name) not in (None, False, []):
+            raise Exit(f"--{name} does not apply to --as-server")
+    if options.http is not None and not 0 <= options.http < 65536:
+        raise Exit(f"--http must be from 0 to 65535; got {options.http}")
+    with runnable():
+        book = read_book(options.file)
+        serve = partial(serve_stdio, book) if options.http is None else partial(_serve_http, book, options.http)
+        trio.run(until_signalled, serve)
+    return OK
+
+
+async def _serve_http(book: Book, port: int) -> None:
+    from trio_mcp.conformance.recorded.http import PATH, RecordedHttp
+
+    # Only programs of this machine can connect.
+    async with listen_tcp("127.0.0.1", port, tls=False, allow_remote=False) as (listeners, url):
+        place = url.removeprefix("tcp://")
+        # The line is flushed, because the system may have chosen the port.
+        print(
+            f"trio-mcp replay: connect the client to http://{place}{PATH}, and press Ctrl-C to end",
+            file=sys.stderr,
+            flush=True,
+        )
+        async with background_nursery() as nursery:
+            await trio.serve_listeners(RecordedHttp(book, nursery).serve, listeners)
+
+
+# --- the client's part ------------------------------------------------------------------------------------------------
 
 
 def _lines(found: Replayed, is_plan: bool) -> Iterator[str]:

@@ -152,12 +152,14 @@ class Masker:
         return self._masked(item, how, _Where(where.name, where.around, where.depth + 1))
 
     def _text(self, value: str, how: _As) -> str:
+        if not value:
+            return value  # nothing is no secret, and as a default it says that there is none
         match how:
             case _As.TEXT:
                 return mask_text(value)
             # Each session gets its own name: with one mask for all sessions, a request with the wrong session would
             # look right.
-            case _As.SESSION if value:
+            case _As.SESSION:
                 return self._session(value)
             # The scheme is not a secret, and a wrong one is a fault that the transcript should show (RFC 9110, section
             # 11.4).
