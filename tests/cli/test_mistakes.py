@@ -84,6 +84,10 @@ FILES = {
     "two.json": '{"mcpServers": {"a": {"command": 5}, "three": {"command": "x"}}}',
     "right.json": '{"mcpServers": {"one": {"command": "x"}, "three": {"command": "x"}}}',
     "taken": "",
+    "mute.jsonl": '{"trio-mcp": "transcript", "version": 1}\n',
+    "torn.jsonl": '{"trio-mcp": "transcript", "version": 1}\n{"time": 0, "sender": "cli',
+    "deep.jsonl": '{"trio-mcp": "transcript", "version": 1}\n' + "[" * 100_000,
+    "plan.json": '{"trio-mcp": "plan", "version": 1}\n',
     "later.json": '{"trio-mcp": "snapshot", "version": 2}',
     "old.json": '{"trio-mcp": "snapshot", "version": 1, "protocolVersion": "1999-01-01"}',
     "fast.py": FASTMCP,
@@ -243,6 +247,32 @@ SINGLE = {
     "a transcript of nothing": (["record", "new.jsonl", "--", ""], "command"),
     "no transcript": (["replay", "none.jsonl", "shop.py"], "none.jsonl"),
     "a file that holds no transcript": (["replay", "shop.py", "shop.py"], "shop.py"),
+    "a server and its recording": (
+        ["replay", "old.jsonl", "shop.py", "--as-server"],
+        "--as-server takes the server's part, so there must be no TARGET",
+    ),
+    "a recording before a command": (["replay", "old.jsonl", "--as-server", "--", "x"], "there must be no TARGET"),
+    "a port of no server": (["replay", "old.jsonl", "shop.py", "--http", "0"], "--http is for --as-server"),
+    "a port out of reach": (
+        ["replay", "old.jsonl", "--as-server", "--http", "99999"],
+        "--http must be from 0 to 65535; got 99999",
+    ),
+    "a header of no client": (
+        ["replay", "old.jsonl", "--as-server", "--header", "A: b"],
+        "--header does not apply to --as-server",
+    ),
+    "no recording": (["replay", "none.jsonl", "--as-server"], "can't read none.jsonl: No such file"),
+    "a foreign recording": (
+        ["replay", "right.json", "--as-server"],
+        "right.json: this is neither a transcript nor a plan of trio-mcp",
+    ),
+    "a torn recording": (["replay", "torn.jsonl", "--as-server"], "torn.jsonl, line 2: malformed JSON: "),
+    "a recording too deep": (["replay", "deep.jsonl", "--as-server"], "deep.jsonl, line 2: nested too deeply"),
+    "a recording without answers": (
+        ["replay", "mute.jsonl", "--as-server", "--http", "0"],
+        "mute.jsonl: nothing is answered in this recording, so no server can be made of it",
+    ),
+    "a plan as a server": (["replay", "plan.json", "--as-server"], "plan.json: this is not a transcript"),
     "a port for a Unix socket": (
         ["record", "new.jsonl", "unix:/run/x", "--port", "8000"],
         "--port is for a URL with a host, but the target is unix:/run/x",

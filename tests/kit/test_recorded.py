@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import trio
 from pydantic import BaseModel
 
+from tests.cli.running import command, environment
 from tests.kit import golden
 from tests.kit.golden import MODES, WAYS
 from trio_mcp import Answers, Client, Context, McpError, RequestTimeout, Server, StdioServerParameters
@@ -170,8 +173,28 @@ async def test_the_client_that_made_a_recording_sees_no_difference(tmp_path: Pat
 async def test_a_recording_is_served_over_stdio_by_the_command(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "said.jsonl"
     before = await record(path, "tcp", mode)
-    command = ["-m", "trio_mcp", "replay", str(path), "--as-server"]
-    assert await talk(StdioServerParameters(sys.executable, command, cwd=golden.ROOT), mode) == before
+    words = ["-m", "trio_mcp", "replay", str(path), "--as-server"]
+    assert await talk(StdioServerParameters(sys.executable, words, cwd=golden.ROOT), mode) == before
+
+
+@pytest.mark.legacy
+async def test_a_recording_is_served_over_http_by_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "said.jsonl"
+    before = await record(path, "tcp", MODES[0])
+    words = command("replay", str(path), "--as-server", "--http", "0")
+    process = await trio.lowlevel.open_process(words, stderr=subprocess.PIPE, env=environment())
+    assert process.stderr is not None
+    try:
+        line = b""
+        with trio.fail_after(60):
+            while not line.endswith(b"to end\n"):
+                line += await process.stderr.receive_some()
+        assert await talk(line.split()[6].decode().rstrip(","), MODES[0]) == before
+    finally:
+        process.send_signal(signal.SIGINT)
+        with trio.CancelScope(shield=True):
+            assert await process.wait() == 0
+            await process.stderr.aclose()
 
 
 @pytest.fixture(params=MODES)

@@ -243,8 +243,20 @@ def _other(cues: list[Cue], place: int, step: Step, given: dict[str, Any]) -> Cu
     return None
 
 
+def _apart(one: dict[str, Any], other: dict[str, Any]) -> tuple[Any, Any]:
+    """Return what differs between two responses: where both filled in a form, the fields that differ."""
+    first, second = (each.get("result", each.get("error")) for each in (one, other))
+    forms = [member_of(each, "content") for each in (first, second)]
+    if not all(isinstance(form, dict) for form in forms) or member_of(first, "action") != member_of(second, "action"):
+        return first, second
+    old, new = forms
+    differing = [name for name in {**old, **new} if name not in old or name not in new or old[name] != new[name]]
+    fields = ({name: form[name] for name in differing if name in form} for form in (old, new))
+    return next(fields), next(fields)
+
+
 def _other_answer(message: dict[str, Any], step: Step, given: dict[str, Any]) -> dict[str, Any]:
-    texts = [shown(json.dumps(each.get("result", each.get("error")))) for each in (object_of(step.answer), given)]
+    texts = [shown(json.dumps(each)) for each in _apart(object_of(step.answer), given)]
     text = f"not in the recording: {step.message['method']} was answered with {texts[0]}, and now with {texts[1]}"
     return error(message, error_codes.INTERNAL_ERROR, text)
 
