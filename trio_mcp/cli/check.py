@@ -19,6 +19,7 @@ from trio_mcp._secrets import mask_words
 from trio_mcp._settings import completed
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.reporting import check_writable, until_interrupted, until_stopped, write_text
+from trio_mcp.cli.settings import FOR_SERVERS, add_settings, is_given
 from trio_mcp.cli.signing_in import with_stored_token
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.terminal import ProgressBar
@@ -39,6 +40,7 @@ EXTRA = 'this command needs Hypothesis, which is not installed: pip install "tri
 
 def run(options: argparse.Namespace) -> int:
     """Check the target; return 1 if a MUST outside the baseline is broken, or 2 if the target can't be checked."""
+    add_settings(options)
     if options.snapshot is not None:
         from trio_mcp.cli.snapshot import compare
 
@@ -142,8 +144,8 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
     if options.client:
         if options.process is None:
             raise Exit("a client is given as the command that starts it: check --client -- COMMAND")
-        for name in ("allow_writes", "tool", "header", "env", "auth", "rate"):
-            if getattr(options, name):
+        for name in FOR_SERVERS:
+            if is_given(options, name):
                 raise Exit(f"--{name.replace('_', '-')} is for checks of servers, not of clients")
     else:
         given |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}

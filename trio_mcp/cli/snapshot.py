@@ -10,6 +10,7 @@ import trio
 
 from trio_mcp.cli.exits import FAILED, OK, Exit
 from trio_mcp.cli.messages import paint
+from trio_mcp.cli.settings import FOR_RULES, is_given
 from trio_mcp.cli.targets import connected
 from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import clean, dumps
@@ -20,11 +21,6 @@ from trio_mcp.errors import TrioMcpError
 __all__ = ["compare", "run"]
 
 HEADINGS = {"breaks": "breaks callers", "reads": "reads differently", "harmless": "harmless"}
-FOR_RULES = (
-    *("rules", "examples", "time", "seed", "rate", "allow_writes", "tool", "report", "replays", "baseline"),
-    *("write_baseline", "dry_run", "client"),
-)
-"""The options of ``check`` that say nothing about a snapshot."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 def compare(options: argparse.Namespace) -> int:
     """Compare the server with a snapshot; return 1 if something breaks callers or reads differently."""
     for name in FOR_RULES:
-        if getattr(options, name) not in (None, False, []):
+        if is_given(options, name):
             raise Exit(f"--{name.replace('_', '-')} is for checks by rules, not with --snapshot")
     revisions = options.revisions or ["auto"]
     if len(revisions) > 1:

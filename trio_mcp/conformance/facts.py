@@ -18,6 +18,7 @@ from trio_mcp.conformance.rules.extension_skills import (
 )
 from trio_mcp.conformance.rules.history import LISTS
 from trio_mcp.conformance.run import PlanRunner, Talk
+from trio_mcp.conformance.wires.notes import to_text
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.errors import TransportError
 from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema
@@ -95,6 +96,12 @@ class Facts:
     def modern(self) -> bool:
         """Whether the revision belongs to the modern era."""
         return self.revision in MODERN_REVISIONS
+
+    @property
+    def tool_sizes(self) -> dict[str, int]:
+        """The bytes of each tool in ``tools/list``, as compact JSON, by its name; the largest first."""
+        sizes = {name: len(to_text(tool)) for name, tool in self.tools.items()}
+        return dict(sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])))
 
     @property
     def pages(self) -> list[str]:

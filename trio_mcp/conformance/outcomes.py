@@ -159,6 +159,7 @@ class CheckReport:
         figures: Latencies, memory and the like, by name.
         wanted: How many plans were to be run.
         undecided: The reasons why the result does not show that the unbroken rules hold, one sentence each.
+        advice: What could be better although no rule is about it, such as how much a model has to read.
     """
 
     target: str
@@ -177,6 +178,7 @@ class CheckReport:
     figures: Mapping[str, Any] = attrs.Factory(dict)
     wanted: int = 0
     undecided: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
     @property
     def broken(self) -> tuple[Outcome, ...]:

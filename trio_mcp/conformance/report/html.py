@@ -56,7 +56,7 @@ def html(report: CheckReport) -> str:
         *_failures(report),
         *_rules(report),
         *_coverage(report),
-        *notes(report.notes),
+        *notes([*report.notes, *(f"advice: {each}" for each in report.advice)]),
         *_figures(report),
         "</main>",
     ]

@@ -46,6 +46,7 @@ def as_json(report: CheckReport) -> dict[str, Any]:
         "coverage": [attrs.asdict(page) for page in coverage(report)],
         "rules": [_outcome(outcome) for outcome in report.outcomes],
         "notes": list(report.notes),
+        "advice": list(report.advice),
         "figures": dict(report.figures),
     }
 

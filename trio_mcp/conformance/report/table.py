@@ -54,6 +54,10 @@ def _lines(report: CheckReport) -> Iterator[str]:
         yield ""
         for note in report.notes:
             yield textwrap.fill(clean(note), WIDTH, initial_indent="note: ", subsequent_indent="      ")
+    if report.advice:
+        yield ""
+        for each in report.advice:
+            yield textwrap.fill(clean(each), WIDTH, initial_indent="advice: ", subsequent_indent="        ")
     yield ""
     yield ending(report)
     yield textwrap.fill(clean(f"{headline(report)}."), WIDTH)
