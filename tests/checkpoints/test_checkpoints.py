@@ -27,7 +27,7 @@ from trio_mcp import AsgiApp, Client, ClientGroup, Context, MemoryEventStore, Sq
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.auth import CallerAuth, FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
 from trio_mcp.auth.testing import AuthorizationServer
-from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
+from trio_mcp.conformance import RecordedServer, check_client, check_server, preview_client, preview_server
 from trio_mcp.extensions import ExtensionRun, ServerExtension
 from trio_mcp.low_level import (
     BaseSession,
@@ -48,7 +48,7 @@ from trio_mcp.stores import MemoryStores, SqliteStores, ValkeyStores
 from trio_mcp.stores.memory_sessions import MemorySessions
 from trio_mcp.stores.sqlite_sessions import SqliteSessions
 from trio_mcp.stores.valkey_sessions import ValkeySessions
-from trio_mcp.testing import CallRecorder, FaultLinks, check_stores, check_transport
+from trio_mcp.testing import CallRecorder, FaultLinks, Snapshot, check_stores, check_transport
 
 HANG = 30  # seconds; only a net
 
@@ -94,6 +94,8 @@ WITHOUT_EFFECT: dict[object, str] = {
     },
     ServerExtension.lifespan: "does nothing; extensions override it",
     ServerTelemetry.__call__: "hands on",
+    RecordedServer.serve: "answers, and keeps nothing",
+    vars(Snapshot)["of"].__func__: "asks, and changes nothing",
     SqliteEventStore.after: "reads",
     check_client: "looks, and leaves nothing behind",
     check_server: "looks, and leaves nothing behind",

@@ -14,11 +14,14 @@ import trio
 import trio.testing
 
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
+from tests.kit.golden import FOLDER as GOLDEN
+from tests.peer import settle
 from tests.public_names import ROOT
 from trio_mcp import Client, EventStore, MemoryEventStore, Server, SqliteEventStore, StdioServerParameters
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.client.targets import Target
-from trio_mcp.conformance import check_client, check_server, preview_client, preview_server
+from trio_mcp.conformance import RecordedServer, check_client, check_server, preview_client, preview_server
+from trio_mcp.conformance.recorded.book import read_book
 from trio_mcp.low_level import (
     failover_client,
     memory_link_pair,
@@ -33,7 +36,7 @@ from trio_mcp.low_level import (
 )
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.stores.event_store import EventsLost, StoredEvent
-from trio_mcp.testing import FaultLinks, FaultProxy, check_transport
+from trio_mcp.testing import FaultLinks, FaultProxy, Snapshot, check_transport
 from trio_mcp.types.versions import LATEST_LEGACY
 
 
@@ -47,6 +50,27 @@ async def memory(check: Check) -> None:
 @call(check_transport, "one rule")
 async def contract(check: Check) -> None:
     await check(check_transport(memory_link_pair, rules={"opens"}))
+
+
+@call(RecordedServer.serve, "until the client has gone, and one that has")
+async def serve_recorded(check: Check) -> None:
+    golden = RecordedServer(read_book(GOLDEN / "ours-tcp-2026-07-28.jsonl"), "golden")
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        nursery.start_soon(check, golden.serve(theirs))
+        await settle()
+        await ours.write.aclose()
+    async with memory_link_pair() as (ours, theirs):
+        await ours.write.aclose()
+        await check(golden.serve(theirs))
+
+
+@call(vars(Snapshot)["of"].__func__, "all lists, and none")
+async def snapshot(check: Check) -> None:
+    full = Server("x")
+    full.add_tool(lambda: "1", name="one", description="One.")
+    for server in (full, Server("y")):
+        async with Client(server) as client:
+            await check(Snapshot.of(client))
 
 
 @call(check_server, "one example")

@@ -1,4 +1,4 @@
-"""Pinned tools: what nobody has approved is neither listed nor called, whatever a server says and when."""
+"""Pinned tools: a tool that was not approved is neither listed nor called, whatever a server says and when."""
 
 from __future__ import annotations
 

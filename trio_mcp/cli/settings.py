@@ -54,7 +54,7 @@ def add_settings(options: argparse.Namespace) -> None:
     place, table = found
     known = {each.name.removeprefix("--"): each for each in _arguments()}
     read = {_name(known[key]): value for key, value in _values(place, table, known)}
-    # What the command line is about decides which of the others have a meaning.
+    # The command line decides which of the others have a meaning.
     wanted = {name for name in read if not is_given(options, name)}
     if is_given(options, "snapshot"):
         wanted -= {*FOR_RULES}
@@ -78,7 +78,7 @@ def _name(argument: Argument) -> str:
 
 
 def _table(file: str, path: tuple[str, ...]) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the place of a table, for messages, and the table; None if there is none."""
+    """Return the place of a table, for messages, and the table; None if the file has no such table."""
     place = f"{file}: [{'.'.join(path)}]"
     try:
         with Path(file).open("rb") as opened:

@@ -66,7 +66,7 @@ async def _taken(options: argparse.Namespace) -> Snapshot:
 
     async def refuse(*_: object) -> None:
         # No list needs an answer, and a snapshot must not depend on one.
-        raise TrioMcpError("nobody answers while a snapshot is taken")
+        raise TrioMcpError("the client answers nothing while it takes a snapshot")
 
     answers = {"elicitation": refuse, "sampling": refuse, "roots": options.root or []}
     async with connected(options, ProgressBar(sys.stderr).clear, answers=answers) as client:

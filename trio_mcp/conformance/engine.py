@@ -568,7 +568,7 @@ class Check:
 
     @property
     def _tool_sizes(self) -> dict[str, int]:
-        # What is listed may differ from revision to revision; the newest is what most clients see.
+        # The lists may differ from revision to revision; the newest is what most clients see.
         return max(self.facts, key=lambda facts: facts.revision).tool_sizes if self.facts else {}
 
     def _mortality(self) -> list[str]:

@@ -51,7 +51,7 @@ _DEFINITIONS: Final = ("$defs", "definitions")
 _LEAST: Final = ("minLength", "minItems", "minProperties")
 _MOST: Final = ("maxLength", "maxItems", "maxProperties")
 MISSING: Final = object()
-"""What `becomes` gets for a value that is missing."""
+"""The argument of `becomes` for a value that is missing."""
 
 
 @attrs.frozen
@@ -141,7 +141,7 @@ def _merged(found: Sequence[SchemaChange]) -> tuple[SchemaChange, ...]:
     unique = tuple(dict.fromkeys(found))
     if len(unique) <= MAX_CHANGES:
         return unique
-    # What is left out must not hide what it means, so the most serious changes come first.
+    # The changes that are left out must not be the worst, so the most serious changes come first.
     ranked = sorted(unique, key=lambda each: ("changed", "narrowed", "widened", "reads").index(each.change))
     return (*ranked[:MAX_CHANGES], SchemaChange("changed", "", f"and {len(unique) - MAX_CHANGES} more changes"))
 
@@ -288,7 +288,7 @@ class _Comparison:
         old_rest, new_rest = (each.get("additionalProperties", True) for each in (before, after))
         found = self.compare(old_rest, new_rest, False, _below(path, "*"))
         if closed and "additionalProperties" not in before:
-            found = [attrs.evolve(each, change="reads") for each in found]  # nobody sends them
+            found = [attrs.evolve(each, change="reads") for each in found]  # senders don't use them
         if old_patterns or new_patterns:
             found += self._patterns(old_patterns, new_patterns, path)
             # Which names match a pattern is not found out, so what a name is checked against without its own schema is
@@ -301,11 +301,11 @@ class _Comparison:
             if name in old and name in new:
                 found += self.compare(old[name], new[name], closed, place)
             elif closed and name in new and "additionalProperties" not in before:
-                # What else is new about a required property is that it is required, which `_required` reports.
+                # That a new property is required is reported by `_required`.
                 if name not in required:
                     found.append(SchemaChange("widened", place, "is new, and may be left out"))
             elif closed and name in old:
-                # Even if it may be sent all the same, nobody knows what it means then.
+                # Even if it may still be sent, its meaning is unknown then.
                 gone = new_rest is False or "additionalProperties" not in after
                 found.append(SchemaChange("narrowed" if gone else "changed", place, "is gone"))
             elif name in new:

@@ -54,7 +54,7 @@ class Listed(Generic[ItemT]):
         by_server: The items of each server that returned a list, by its name; empty for a server that has not declared
             that it offers such items.
         errors: The exception raised for each server that returned no list, by the server's name.
-        unapproved: The tools that were left out, because nobody has approved them as they are; only in a group with
+        unapproved: The tools that were left out, because they were not approved as they are; only in a group with
             ``pins``.
     """
 
@@ -188,7 +188,7 @@ class Catalog:
             )
         if tool not in seen.known:
             raise UnknownTool(tool, (), f"the server does not list the tool {tool[:200]!a}")
-        # What is compared is what was listed: the next announcement of a change makes the tool unknown.
+        # The tool is compared as it was listed: the next announcement of a change makes it unknown.
         if (problem := self._pins.unapproved(member.owner, tool, seen.known[tool])) is not None:
             raise problem.error
 

@@ -1,7 +1,7 @@
-"""Pins: the descriptions of tools that somebody has approved, so that a server can't change one unnoticed.
+"""Pins: the descriptions of tools that were approved, so that a server can't change one unnoticed.
 
 A tool is pinned by the SHA-256 of its canonical JSON, below its server's command or URL, and below the principal for
-whom it is listed. What a server calls itself is no part of it: any server can call itself anything.
+whom it is listed. The name that a server gives itself plays no role, as a server can give itself any name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Owner:
     Attributes:
         server: The server's name in the group.
         origin: Its command, or its URL, without secrets.
-        principal: On whose behalf it is asked; empty if nobody was named.
+        principal: On whose behalf it is asked; empty if the client has no principal.
     """
 
     server: str
@@ -87,7 +87,7 @@ def _origin(server: str, target: Any) -> str:
 
 @attrs.frozen
 class Unapproved:
-    """A tool that its server lists, and that nobody has approved as it is now.
+    """A tool that its server lists, and that was not approved as it is now.
 
     Attributes:
         owner: The server that lists it, and for whom.
@@ -118,7 +118,7 @@ class Unapproved:
 
     @property
     def diff(self) -> tuple[str, ...]:
-        """What has changed, line by line, in printable ASCII: for a person, as a model may obey what it reads."""
+        """The changes, line by line, in printable ASCII: for a person, as a model may obey what it reads."""
         if self.approved is None:
             return ()
         return tuple(f"{each.effect}: {each.text}" for each in tool_drift(self.approved, self.tool, self.name))
@@ -139,7 +139,7 @@ class Pins:
     that calls them: it is small.
 
     Args:
-        path: The file. If there is none yet, nothing is approved.
+        path: The file. If it does not exist yet, nothing is approved.
 
     Raises:
         ConfigError: If the file can't be read, or is malformed.
@@ -203,12 +203,12 @@ class SeenTools:
         return self._tools
 
     def forget(self) -> None:
-        """Note that the tools may have changed; a list that is on its way does not count."""
+        """Treat the tools as changed; a list that is on its way does not count."""
         self.age += 1
         self._tools = None
 
     def learn(self, tools: dict[str, Tool], age: int) -> None:
-        """Note what the server has listed, unless it has changed since the list was asked for."""
+        """Keep the tools that the server has listed, unless it has changed since the list was asked for."""
         if age == self.age:
             self._tools = tools
 
@@ -217,7 +217,7 @@ def tool_data(tool: Any) -> Tool:
     """Return a tool as JSON data; one that is nested too deeply to be compared is replaced, and never approved."""
     data: dict[str, Any] = tool.to_wire()
     if is_deeper(data, MAX_DEPTH):
-        # What can't be compared is different each time.
+        # A tool that can't be compared is different each time.
         return {"name": tool.name, "nested more than": MAX_DEPTH, "seen": os.urandom(16).hex()}
     return data
 

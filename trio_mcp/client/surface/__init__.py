@@ -1,1 +1,1 @@
-"""What a server offers, kept as a file, and what has changed since."""
+"""Snapshots of all that a server offers, and the changes since."""

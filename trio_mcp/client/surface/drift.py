@@ -1,4 +1,4 @@
-"""What has changed between two snapshots of a server, and what that means for those who call it."""
+"""The changes between two snapshots of a server, and their meaning for those who call it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Change: TypeAlias = Literal["appeared", "vanished", "widened", "narrowed", "chan
 
 _EFFECTS: Final[tuple[Effect, ...]] = ("breaks", "reads", "harmless")
 
-# What a change of a schema means: callers send what the one describes, and get what the other describes.
+# The meaning of a change of a schema: callers send what the one describes, and get what the other describes.
 _SENT: Final[dict[str, Effect]] = {"widened": "harmless", "narrowed": "breaks", "changed": "breaks", "reads": "reads"}
 _RECEIVED: Final[dict[str, Effect]] = {**_SENT, "widened": "breaks", "narrowed": "harmless"}
 

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
+import trio
+
 from trio_mcp import _attrs as attrs
 from trio_mcp.client.client import Client
 from trio_mcp.errors import McpError, RemoteProtocolError, TrioMcpError
@@ -35,7 +37,7 @@ KINDS: Final[dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], str]]]
 
 
 class SnapshotError(TrioMcpError):
-    """A file is no snapshot, or one that can't be compared: the message says why, in one line."""
+    """A file is not a snapshot, or one that can't be compared: the message says why, in one line."""
 
 
 @attrs.frozen
@@ -65,6 +67,7 @@ class Snapshot:
 
         Further errors, and cancellation, are those of `Client.list_tools`.
         """
+        await trio.lowlevel.checkpoint()  # a server may have no lists to ask for
         capabilities = client.capabilities
         info = None if client.server_info is None else client.server_info.to_wire()
         if is_deeper([capabilities.to_wire(), info], MAX_DEPTH):
@@ -93,7 +96,7 @@ class Snapshot:
         """Read a snapshot from a file.
 
         Raises:
-            SnapshotError: If the file can't be read, is no snapshot, or one of another version of the format.
+            SnapshotError: If the file can't be read, is not a snapshot, or one of another version of the format.
         """
         try:
             with open(path, "rb") as file:
@@ -153,7 +156,7 @@ class Snapshot:
             "instructions": self.instructions,
             **{kind: [*items.values()] for kind, items in self.items.items()},
         }
-        # What the file is stands first; below that, members are sorted. Characters that could hide something from a
+        # The kind of the file stands first; below that, members are sorted. Characters that could hide something from a
         # reader, or control a terminal, are escaped.
         members = [f"{json.dumps(name)}: {_indented(value)}" for name, value in found.items()]
         return "{\n  " + ",\n  ".join(members) + "\n}\n"

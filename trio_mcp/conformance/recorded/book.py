@@ -1,4 +1,4 @@
-"""What a recorded server did, indexed by what made it do so.
+"""The messages of a recorded server, indexed by those that made it send them.
 
 Every message of the client is a cue: the messages of the server that followed from it are its steps. What answers a
 request, or reports its progress, follows from that request; over HTTP, so does all that came in its response. Anything
@@ -22,7 +22,7 @@ from trio_mcp.conformance.transcript.files import TranscriptError, read_transcri
 from trio_mcp.conformance.transcript.masking import Masker
 from trio_mcp.types import meta
 
-__all__ = ["LISTEN", "Book", "Cue", "Step", "comparable", "key_of", "read_book", "request_text", "shown"]
+__all__ = ["LISTEN", "Book", "Cue", "RecordedStep", "comparable", "key_of", "read_book", "request_text", "shown"]
 
 Kind: TypeAlias = Literal["answer", "notice", "question"]
 
@@ -38,7 +38,7 @@ MAX_TEXT: Final = 60
 
 
 @attrs.define(eq=False)
-class Step:
+class RecordedStep:
     """A message of the recorded server.
 
     Attributes:
@@ -72,7 +72,7 @@ class Cue:
 
     method: str
     key: str
-    steps: list[Step] = attrs.Factory(list)
+    steps: list[RecordedStep] = attrs.Factory(list)
     exchange: int | None = None
     status: int | None = None
     cancelled: bool = False
@@ -122,7 +122,7 @@ class Book:
         return [each for each in found if each.is_answered or each.cancelled or each.method == LISTEN] or found
 
     def nearest(self, method: str, params: Any) -> str | None:
-        """Return the recorded request that is most like this one, as a text; None if there is none of this method."""
+        """Return the recorded request that is most like this one, as a text; None if no request has this method."""
         wanted = key_of(method, params)
         same = [key for key, cues in self.requests.items() if cues[0].method == method][:MAX_CANDIDATES]
         if not same:
@@ -146,12 +146,12 @@ class _Connection:
         self._book = book
         self._masker = Masker()
         self._last: Cue | None = None
-        # All requests stay here after their answers: progress that comes late belongs to them all the same.
+        # All requests stay here after their answers: progress that comes late still belongs to them.
         self._by_id: dict[Any, Cue] = {}
         self._by_token: dict[Any, Cue] = {}
         self._open: dict[int, Cue] = {}
         self._by_exchange: dict[int, list[Cue]] = {}
-        self._questions: dict[Any, Step] = {}
+        self._questions: dict[Any, RecordedStep] = {}
 
     def take(self, event: Event) -> None:
         """Take the next event."""
@@ -176,7 +176,7 @@ class _Connection:
             return
         if not is_request(message) and not is_notification(message):
             return
-        # What is compared later is masked, too, so that a secret in place of another one makes no difference.
+        # The live message will be masked before it is compared, so that one secret is as good as another.
         message = self._masker.value(message)
         method, params = message["method"], object_of(message.get("params"))
         if method == "notifications/cancelled":
@@ -203,14 +203,14 @@ class _Connection:
         if is_response(message):
             cue = self._by_id.get(id_key(message.get("id")))
             if cue is not None and not cue.is_answered:
-                cue.steps.append(Step("answer", message))
+                cue.steps.append(RecordedStep("answer", message))
                 self._open.pop(id(cue), None)
             return
         if not is_request(message) and not is_notification(message):
             return
-        step = Step("question" if is_request(message) else "notice", message)
+        step = RecordedStep("question" if is_request(message) else "notice", message)
         cue = self._cue(message, exchange, step)
-        # What comes before the client has said anything has no cue; no transport of the protocol has such messages.
+        # A message before any message of the client has no cue; no transport of the protocol has such messages.
         if cue is None:
             return
         step.apart = cue.is_answered or (exchange is not None and exchange != cue.exchange)
@@ -218,7 +218,7 @@ class _Connection:
         if is_request(message):
             self._questions[id_key(message["id"])] = step
 
-    def _cue(self, message: dict[str, Any], exchange: int | None, step: Step) -> Cue | None:
+    def _cue(self, message: dict[str, Any], exchange: int | None, step: RecordedStep) -> Cue | None:
         params = object_of(message.get("params"))
         if message["method"] == "notifications/progress":
             found = self._by_token.get(id_key(params.get("progressToken")))
@@ -310,7 +310,7 @@ def read_book(path: str | Path) -> Book:
     return book
 
 
-def _steps(book: Book) -> Iterator[Step]:
+def _steps(book: Book) -> Iterator[RecordedStep]:
     found: tuple[Mapping[str, list[Cue]], ...] = (book.requests, book.notices)
     for cues in found:
         for each in cues.values():

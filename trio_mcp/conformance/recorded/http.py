@@ -98,7 +98,7 @@ class RecordedHttp:
         if is_request(message):
             await _answer(wire, session, plays[0], [("mcp-session-id", session_id)] if opens else [])
             return
-        # What needs no answer is done once the client has its response, and so is a batch.
+        # A message that needs no answer is handled once the client has its response, and so is a batch.
         await _plain(wire, 202)
         for play in plays:
             self._nursery.start_soon(session.recorded.play, play, session.send_apart)

@@ -70,7 +70,7 @@ class RecordedServer:
             async with background_nursery() as nursery:
                 task_status.started()
                 async for item in link.read:
-                    # What is not a message has no answer here: the client's own side has made it.
+                    # An item that is not a message gets no answer: the client's own side has made it.
                     with contextlib.suppress(ValueError, AttributeError, TypeError):
                         serving.take(nursery, json.loads(encode(item.message)))
             await trio.lowlevel.checkpoint()

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from trio_mcp.conformance.members import member_of, object_of
-from trio_mcp.conformance.recorded.book import LISTEN, Book, Cue, Step, comparable, key_of, request_text, shown
+from trio_mcp.conformance.recorded.book import LISTEN, Book, Cue, RecordedStep, comparable, key_of, request_text, shown
 from trio_mcp.conformance.rules.history import id_key, is_notification, is_request, is_response
 from trio_mcp.conformance.transcript.masking import Masker
 from trio_mcp.types import error_codes, meta
@@ -63,7 +63,7 @@ class Play:
 
 
 class RecordedSession:
-    """What a recorded server does for one client.
+    """A recorded server for one client.
 
     Args:
         book: The recording.
@@ -183,7 +183,7 @@ class RecordedSession:
                     cue = other
             place += 1
 
-    async def _notify(self, play: Play, step: Step) -> None:
+    async def _notify(self, play: Play, step: RecordedStep) -> None:
         message, send = step.message, self._way(play, step)
         params = object_of(message.get("params"))
         if message["method"] == "notifications/progress":
@@ -197,7 +197,7 @@ class RecordedSession:
         listener = play if step.listener is None else self._listening.get(id(step.listener))
         if member_of(params, "_meta", meta.SUBSCRIPTION_ID) is not None:
             if listener is None:
-                return  # nobody listens
+                return  # the client does not listen
             params = {**params, "_meta": {**params["_meta"], meta.SUBSCRIPTION_ID: listener.message["id"]}}
         if step.listener is not None:
             if listener is None or listener.send is None:
@@ -205,10 +205,10 @@ class RecordedSession:
             send = listener.send
         await send({**message, "params": params} if "params" in message else message)
 
-    def _way(self, play: Play, step: Step) -> Send:
+    def _way(self, play: Play, step: RecordedStep) -> Send:
         return self._send_apart if step.apart or play.send is None else play.send
 
-    async def _ask(self, play: Play, step: Step) -> dict[str, Any] | None:
+    async def _ask(self, play: Play, step: RecordedStep) -> dict[str, Any] | None:
         """Ask the client what was asked; return its response, or None if the recorded client gave none."""
         self._asked += 1
         question = f"recorded-{self._asked}"
@@ -225,7 +225,7 @@ class RecordedSession:
         return found
 
 
-def _fits(step: Step, given: dict[str, Any]) -> bool:
+def _fits(step: RecordedStep, given: dict[str, Any]) -> bool:
     """Return whether the client's answer to a question is as good as the one that was recorded."""
     recorded = object_of(step.answer)
     if "error" in recorded or "error" in given:
@@ -233,7 +233,7 @@ def _fits(step: Step, given: dict[str, Any]) -> bool:
     return bool(comparable(recorded.get("result")) == comparable(given.get("result")))
 
 
-def _other(cues: list[Cue], place: int, step: Step, given: dict[str, Any]) -> Cue | None:
+def _other(cues: list[Cue], place: int, step: RecordedStep, given: dict[str, Any]) -> Cue | None:
     """Return another recording of the same request in which the client answered as it has now."""
     for cue in cues:
         found = cue.steps[place] if place < len(cue.steps) else None
@@ -255,7 +255,7 @@ def _apart(one: dict[str, Any], other: dict[str, Any]) -> tuple[Any, Any]:
     return next(fields), next(fields)
 
 
-def _other_answer(message: dict[str, Any], step: Step, given: dict[str, Any]) -> dict[str, Any]:
+def _other_answer(message: dict[str, Any], step: RecordedStep, given: dict[str, Any]) -> dict[str, Any]:
     texts = [shown(json.dumps(each)) for each in _apart(object_of(step.answer), given)]
     text = f"not in the recording: {step.message['method']} was answered with {texts[0]}, and now with {texts[1]}"
     return error(message, error_codes.INTERNAL_ERROR, text)

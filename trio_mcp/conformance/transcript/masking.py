@@ -153,7 +153,7 @@ class Masker:
 
     def _text(self, value: str, how: _As) -> str:
         if not value:
-            return value  # nothing is no secret, and as a default it says that there is none
+            return value  # an empty text hides nothing, and a schema may have it as a default
         match how:
             case _As.TEXT:
                 return mask_text(value)
