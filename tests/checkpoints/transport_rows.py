@@ -21,7 +21,6 @@ from trio_mcp import Client, EventStore, MemoryEventStore, Server, SqliteEventSt
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.client.targets import Target
 from trio_mcp.conformance import RecordedServer, check_client, check_server, preview_client, preview_server
-from trio_mcp.conformance.recorded.book import read_book
 from trio_mcp.low_level import (
     failover_client,
     memory_link_pair,
@@ -54,7 +53,7 @@ async def contract(check: Check) -> None:
 
 @call(RecordedServer.serve, "until the client has gone, and one that has")
 async def serve_recorded(check: Check) -> None:
-    golden = RecordedServer(read_book(GOLDEN / "ours-tcp-2026-07-28.jsonl"), "golden")
+    golden = RecordedServer(GOLDEN / "ours-tcp-2026-07-28.jsonl")
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         nursery.start_soon(check, golden.serve(theirs))
         await settle()

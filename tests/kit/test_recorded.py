@@ -21,9 +21,9 @@ from tests.kit.golden import MODES, WAYS
 from trio_mcp import Answers, Client, Context, McpError, RequestTimeout, Server, StdioServerParameters
 from trio_mcp._nursery import background_nursery
 from trio_mcp.conformance import recorded
-from trio_mcp.conformance.recorded.book import read_book
-from trio_mcp.conformance.recorded.http import PATH, RecordedHttp
-from trio_mcp.conformance.recorded.serving import serve_lines
+from trio_mcp.conformance.recorded_server.book import read_book
+from trio_mcp.conformance.recorded_server.http import PATH, RecordedHttp
+from trio_mcp.conformance.recorded_server.serving import serve_lines
 from trio_mcp.conformance.transcript import TranscriptError
 from trio_mcp.conformance.transcript.files import FileTape, TranscriptWriter
 

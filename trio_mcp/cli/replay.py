@@ -20,7 +20,7 @@ from trio_mcp.sockets.listening import listen_tcp
 
 if TYPE_CHECKING:
     # At run time, these modules are imported only where they are used; the second needs an extra.
-    from trio_mcp.conformance.recorded.book import Book
+    from trio_mcp.conformance.recorded_server.book import Book
     from trio_mcp.conformance.replay import Replayed
 
 __all__ = ["run"]
@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     """Serve the recording until the client leaves, or until Ctrl-C."""
-    from trio_mcp.conformance.recorded.book import read_book
-    from trio_mcp.conformance.recorded.serving import serve_stdio
+    from trio_mcp.conformance.recorded_server.book import read_book
+    from trio_mcp.conformance.recorded_server.serving import serve_stdio
 
     for name in ("timeout", "json", "env", "header", "variable", "auth"):
         if getattr(options, name) not in (None, False, []):
@@ -79,7 +79,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 async def _serve_http(book: Book, port: int) -> None:
-    from trio_mcp.conformance.recorded.http import PATH, RecordedHttp
+    from trio_mcp.conformance.recorded_server.http import PATH, RecordedHttp
 
     # Only programs of this machine can connect.
     async with listen_tcp("127.0.0.1", port, tls=False, allow_remote=False) as (listeners, url):

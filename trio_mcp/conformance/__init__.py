@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Progress as Progress,
     )
     from trio_mcp.conformance.plugin import conformance_tests as conformance_tests
-    from trio_mcp.conformance.recorded.serving import RecordedServer as RecordedServer, recorded as recorded
+    from trio_mcp.conformance.recorded_server.serving import RecordedServer as RecordedServer, recorded as recorded
     from trio_mcp.conformance.rules.history import (
         Connection as Connection,
         Exchange as Exchange,

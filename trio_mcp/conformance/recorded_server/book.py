@@ -93,13 +93,11 @@ class Book:
     Attributes:
         requests: The client's requests, by their key.
         notices: The client's notifications, by their method.
-        has_session: Whether a session was opened, as in the legacy era.
     """
 
     def __init__(self, events: tuple[Event, ...]) -> None:
         self.requests: dict[str, list[Cue]] = {}
         self.notices: dict[str, list[Cue]] = {}
-        self.has_session = False
         indices: dict[int, _Connection] = {}
         for event in events:
             index = indices.setdefault(event.connection, _Connection(self))
@@ -109,7 +107,6 @@ class Book:
         """Add a cue."""
         if request:
             self.requests.setdefault(cue.key, []).append(cue)
-            self.has_session = self.has_session or cue.method == "initialize"
         else:
             self.notices.setdefault(cue.method, []).append(cue)
 

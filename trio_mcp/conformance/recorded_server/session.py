@@ -10,7 +10,16 @@ import attrs
 import trio
 
 from trio_mcp.conformance.members import member_of, object_of
-from trio_mcp.conformance.recorded.book import LISTEN, Book, Cue, RecordedStep, comparable, key_of, request_text, shown
+from trio_mcp.conformance.recorded_server.book import (
+    LISTEN,
+    Book,
+    Cue,
+    RecordedStep,
+    comparable,
+    key_of,
+    request_text,
+    shown,
+)
 from trio_mcp.conformance.rules.history import id_key, is_notification, is_request, is_response
 from trio_mcp.conformance.transcript.masking import Masker
 from trio_mcp.types import error_codes, meta

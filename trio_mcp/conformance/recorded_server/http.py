@@ -12,8 +12,8 @@ from typing import Any, Final
 import h11
 import trio
 
-from trio_mcp.conformance.recorded.book import Book
-from trio_mcp.conformance.recorded.session import Play, RecordedSession, Send
+from trio_mcp.conformance.recorded_server.book import Book
+from trio_mcp.conformance.recorded_server.session import Play, RecordedSession, Send
 from trio_mcp.conformance.rules.history import is_request
 from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream
 from trio_mcp.conformance.wires.notes import TooMuch, to_text

@@ -12,8 +12,8 @@ from typing import Any, Final
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.conformance.recorded.book import Book, read_book
-from trio_mcp.conformance.recorded.session import Play, RecordedSession, Send
+from trio_mcp.conformance.recorded_server.book import Book, read_book
+from trio_mcp.conformance.recorded_server.session import Play, RecordedSession, Send
 from trio_mcp.conformance.wires.notes import LineSplitter, TooMuch, to_text
 from trio_mcp.jsonrpc.codec import encode, parse
 from trio_mcp.jsonrpc.messages import SessionMessage
@@ -43,21 +43,20 @@ def recorded(path: str | os.PathLike[str]) -> RecordedServer:
     Raises:
         TranscriptError: If the file can't be read, is not a transcript, or answers nothing.
     """
-    return RecordedServer(read_book(Path(path)), Path(path).name)
+    return RecordedServer(path)
 
 
 class RecordedServer:
     """A server made of a recording; see `recorded`.
 
     Args:
-        book: The recording.
-        name: What it is called in messages.
+        path: The transcript.
     """
 
-    def __init__(self, book: Book, name: str) -> None:
-        self.book = book
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._book = read_book(Path(path))
         # A client names its target by `__qualname__`.
-        self.__qualname__ = name
+        self.__qualname__ = Path(path).name
 
     async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve a client over a link until the client leaves. A cancellation ends it at once."""
@@ -66,7 +65,7 @@ class RecordedServer:
             await link.write.send(SessionMessage(parse(message)))
 
         async with link.write:
-            serving = _Serving(self.book, send)
+            serving = _Serving(self._book, send)
             async with background_nursery() as nursery:
                 task_status.started()
                 async for item in link.read:
