@@ -6,7 +6,8 @@ The blocks run in order and share their names, as if typed one after the other:
   and is imported instead.
 * ``output``: what the python block before it must have printed.
 * ``console``: ``$ command``, and below it what it prints, where ``...`` stands for anything. It must succeed, unless
-  ``$ echo $?`` and a status follow.
+  ``$ echo $?`` and a status follow. ``> FILE`` at its end writes a file.
+* ``toml``: the settings of ``trio-mcp check``, which must be right.
 
 After ``print(...)`` a comment ``# -> text`` says what that line prints. Everything that is printed must be checked in
 one of the two ways.
@@ -32,6 +33,9 @@ from typing import Any
 
 import trio
 from pages import Block, blocks_of
+
+from trio_mcp.cli.parser import parse
+from trio_mcp.cli.settings import add_settings
 
 PROMISE = re.compile(r"  # -> (?P<text>.*)$")
 # tests/server/test_behind_nginx.py runs nginx, and test_pages looks at YAML.
@@ -69,12 +73,21 @@ class Runner:
                     self._run_python(block, shown)
                 case "console":
                     self._run_console(block)
+                case "toml":
+                    self._read_settings(block)
                 case "output":
                     pass  # checked with the block before it
                 case language if language in NOT_RUN or language.startswith("{"):
                     pass
                 case language:
                     raise Wrong(f"{self._page.name}:{block.line}: a block of language {language!r} is not checked")
+
+    def _read_settings(self, block: Block) -> None:
+        """Read a file of settings as `trio-mcp check` does, which refuses what is wrong."""
+        file = Path("trio-mcp.toml")
+        file.write_text(block.text)
+        add_settings(parse(["check", "shop.py"]))
+        file.unlink()
 
     def _print(self, *values: object, sep: str = " ", flush: bool = False) -> None:
         frame = inspect.stack(0)[1].frame
