@@ -130,7 +130,7 @@ class ToolNotApproved(UnknownTool):
 
     def __init__(self, name: str, fields: tuple[str, ...] = (), diff: tuple[str, ...] = ()) -> None:
         # The names of members are the server's, too, so only those of the specification are shown.
-        shown = ", ".join(sorted(each if each in _TOOL else "other members" for each in fields))
+        shown = ", ".join(sorted({each if each in _TOOL else "other members" for each in fields}))
         changed = f"it has changed since it was approved ({shown})" if fields else "it is new"
         super().__init__(name, (), f"the tool {name[:200]!a} is not approved: {changed}")
         self.args = (name, fields, diff)

@@ -43,7 +43,7 @@ def test_what_has_changed_is_told_by_what_it_means(shop: Path) -> None:
         "  instructions: was 'Prices are in cents.', is 'Prices are in euros.'\n"
         "  tool 'price': inputSchema: pieces: default was '1', is nothing\n"
         "harmless\n"
-        "  serverInfo.version: was '1.0.0', is '2.0.0'\n"
+        "  serverInfo: version was '1.0.0', is '2.0.0'\n"
     )
     told = run(shop, "check", "shop.py", "--snapshot", "surface.json", "--json")
     found = json.loads(told.stdout)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.client.scripted import scripted
@@ -155,9 +156,13 @@ KINDS: dict[str, tuple[Callable[[Data], object], str, str, str]] = {
         lambda data: data["templates"].clear(),
         *("breaks", "vanished", "resource template 'shop://shelf/{name}': has vanished"),
     ),
+    "a member that no specification has": (
+        lambda data: tool(data).update({"x-\u202e": 1}),
+        *("reads", "reads", "tool 'price': x-\\u202e was nothing, is '1'"),
+    ),
     "the version of the server": (
         lambda data: data["serverInfo"].update(version="2"),
-        *("harmless", "reads", "serverInfo.version: was '1', is '2'"),
+        *("harmless", "reads", "serverInfo: version was '1', is '2'"),
     ),
     "a tool must be called as a task": (
         lambda data: tool(data).update(execution={"taskSupport": "required"}),
@@ -181,6 +186,19 @@ async def test_each_kind_of_drift_is_told_with_what_it_means(kind: str, tmp_path
     assert (drift.effect, drift.change) == (effect, what)
     assert text in str(drift)
     assert str(drift).isascii()
+
+
+async def test_a_server_cannot_flood_a_report() -> None:
+    before = await taken(make_shop())
+    data = json.loads(before.text())
+    tool(data).update({f"x{number}": number for number in range(5000)})
+    sent(data).update({f"y{number}": {"type": "string"} for number in range(5000)})
+    after = attrs.evolve(before, items={**before.items, "tools": {"price": tool(data)}})
+    changes = compare_snapshots(before, after).changes
+    assert len(changes) < 250
+    assert "tool 'price': 4900 more members have changed" in map(str, changes)
+    assert str(changes[0]).endswith("and 4900 more changes")
+    assert changes[0].effect == "breaks"  # among those that are not shown may be anything
 
 
 @pytest.mark.parametrize("mode", ["2025-11-25", "2026-07-28"])
@@ -251,10 +269,10 @@ drift = drift_fixture(SURFACE, fixture="shop")
 
 
 async def test_a_fixture_tells_what_has_changed_since_the_file(drift: DriftReport) -> None:
-    assert [str(each) for each in drift.harmless] == ["serverInfo.version: was '1', is '2'"]
+    assert [str(each) for each in drift.harmless] == ["serverInfo: version was '1', is '2'"]
     assert not drift.breaking
     assert not drift.reading
-    assert str(drift) == "harmless: serverInfo.version: was '1', is '2'"
+    assert str(drift) == "harmless: serverInfo: version was '1', is '2'"
 
 
 def test_a_fixture_has_one_target() -> None:

@@ -96,6 +96,7 @@ async def test_a_changed_tool_is_unknown_and_the_error_says_what_has_changed(mod
         assert caught.value.diff == changed.diff
         # The text may be passed to a model, which might obey.
         assert "files" not in str(caught.value)
+        assert str(ToolNotApproved("x", ("title", "obey me", "and me"))).count("other members") == 1
         group.pins.approve(changed)
         assert (await group.call_tool("a__report")).data == "sun"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import sys
 from typing import Any
@@ -338,3 +339,35 @@ def test_what_is_called_widened_admits_all_that_was_valid(pair: tuple[Any, Any],
             assert now or not then, (value, found)
         if found <= {"narrowed", "reads"}:
             assert then or not now, (value, found)
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema of what senders send that use only the properties that are named."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: closed(each) for name, each in schema.items()}
+    if isinstance(schema.get("properties"), dict):
+        found["properties"] = {name: closed(each) for name, each in schema["properties"].items()}
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+@settings(max_examples=examples(600), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(pairs(), st.data())
+def test_what_is_called_widened_for_senders_admits_all_that_they_sent(
+    pair: tuple[Any, Any], data: st.DataObject
+) -> None:
+    before, after = pair
+    if not is_schema(before) or not is_schema(after):
+        return
+    if {each.change for each in compare_schemas(before, after, closed=True)} - {"widened", "reads"}:
+        return
+    strict = closed(before)
+    values = data.draw(st.lists(VALUES, min_size=5, max_size=20))
+    with contextlib.suppress(CannotGenerate):
+        values.append(data.draw(from_schema(strict)))
+    for value in values:
+        if is_valid(before, value) and is_valid(strict, value):
+            assert is_valid(after, value), value

@@ -99,9 +99,9 @@ def compare_schemas(before: Any, after: Any, *, closed: bool = False) -> tuple[S
     Args:
         before: The earlier schema, as JSON data.
         after: The later one.
-        closed: Whether to assume that senders of values use only the properties that the earlier schema names, unless
-            it has ``additionalProperties``. So a new optional property widens a schema, and a property that vanished
-            narrows it. Without this assumption, a schema admits any property that it does not name.
+        closed: Whether to assume that senders of values use only the properties that the earlier schema names, if it
+            names any, and has no ``additionalProperties``. So a new optional property widens a schema, and a property
+            that vanished narrows it. Without this assumption, a schema admits any property that it does not name.
 
     The schemas may be hostile: deep, huge, recursive. If they exceed a limit, the result is one ``"changed"``.
     """
@@ -219,7 +219,8 @@ class _Comparison:
         found += _required(first, second, path)
         found += [each for name in _WHOLE for each in _whole(name, first, second, path)]
         found += [each for name in _SCHEMAS for each in self._whole_schema(name, first, second, path)]
-        found += self._properties(first, second, whole, path)
+        # A schema that names no properties at all may well stand for any.
+        found += self._properties(first, second, whole and "properties" in first, path)
         found += self._items(first, second, whole, path)
         found += self._contains(first, second, path)
         found += self._alternatives(first, second, whole, path)

@@ -23,6 +23,9 @@ _RECEIVED: Final[dict[str, Effect]] = {**_SENT, "widened": "breaks", "narrowed":
 # The ways of calling a tool that each value of `taskSupport` allows (2025-11-25, `basic/utilities/tasks`).
 _TASKS: Final = {"forbidden": {"plain"}, "optional": {"plain", "task"}, "required": {"task"}}
 
+MAX_MEMBERS: Final = 100
+"""The number of members of an item whose changes are told one by one (an arbitrary choice)."""
+
 _SINGULAR: Final = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "resource template"}
 
 
@@ -114,8 +117,7 @@ def _about(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
         text = becomes(*(MISSING if each.instructions is None else each.instructions for each in (before, after)))
         yield Drift("reads", "reads", "instructions", text)
     old, new = before.server_info or {}, after.server_info or {}
-    for name, effect in _members(old, new, {"version": "harmless"}):
-        yield Drift(effect, "reads", f"serverInfo.{name}", _becomes(old, new, name))
+    yield from _rest(old, new, "serverInfo", (), also={"version": "harmless"})
     declared, declares = (dict(_flags(each.capabilities)) for each in (before, after))
     for name in sorted(declared.keys() | declares.keys()):
         what = f"capability {name[:200]!a}"
@@ -245,20 +247,28 @@ def _rest(
     also: Mapping[str, Effect] | None = None,
 ) -> list[Drift]:
     """Return the changes of all other members, which are for a model or a person to read."""
+    names = [name for name in _differing(before, after) if name not in apart]
+    found = [
+        Drift((also or {}).get(name, "reads"), "reads", what, f"{prefix}{_shown(name)} {_becomes(before, after, name)}")
+        for name in names[:MAX_MEMBERS]
+    ]
+    if len(names) > MAX_MEMBERS:
+        found.append(Drift("reads", "reads", what, f"{prefix}{len(names) - MAX_MEMBERS} more members have changed"))
+    return found
+
+
+def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the names of the members that differ."""
     return [
-        Drift(effect, "reads", what, f"{prefix}{name} {_becomes(before, after, name)}")
-        for name, effect in _members(before, after, also or {})
-        if name not in apart
+        name
+        for name in sorted(before.keys() | after.keys())
+        if (name in before) != (name in after) or canonical(before[name]) != canonical(after[name])
     ]
 
 
-def _members(
-    before: Mapping[str, Any], after: Mapping[str, Any], effects: Mapping[str, Effect]
-) -> Iterator[tuple[str, Effect]]:
-    for name in sorted(before.keys() | after.keys()):
-        if (name in before) != (name in after) or canonical(before[name]) != canonical(after[name]):
-            # A name that the specification does not have may be anything.
-            yield ascii(name[:100])[1:-1], effects.get(name, "reads")
+def _shown(name: str) -> str:
+    # A member that the specification does not have may have any name.
+    return ascii(name[:100])[1:-1]
 
 
 def _becomes(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str:
