@@ -276,7 +276,6 @@ REFUSAL = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message":
     ("code", "text"),
     [
         ("import sys; sys.exit('no licence')", "(?=.*no licence)(?=.*exit status 1)"),
-        ("print('Welcome!', flush=True); input(); input()", "within 1 seconds.*Welcome"),
         ("import sys; sys.stdin.read()", "did not respond to initialize within 1 seconds"),
         (f"input(); print({REFUSAL!r})", "go away"),
     ],
@@ -285,6 +284,49 @@ async def test_a_process_that_is_not_a_server(code: str, text: str) -> None:
     target = StdioServerParameters(sys.executable, ["-c", code])
     with pytest.raises((TransportError, NegotiationError), match=text):
         await check_server(target, revisions=[LEGACY], connect_timeout=1)
+
+
+async def test_a_handshake_that_breaks_a_rule_is_judged(autojump_clock: trio.testing.MockClock) -> None:
+    """It takes a moment, not the whole time of the handshake, and what was not tried is not said to hold."""
+
+    async def by_text(connection: Connection, message: dict[str, Any]) -> None:
+        await plain(connection, message | {"id": str(message.get("id"))})
+
+    report = await check_server(over_lines(by_text))
+    (outcome,) = report.broken
+    failure = outcome.failure
+    assert failure is not None
+    assert (outcome.rule.id, failure.messages, failure.seen, failure.of) == ("response-matches-request", 2, 3, 3)
+    assert (report.status, report.ended, report.examples, report.transport) == (1, "no handshake", 0, "memory")
+    assert {each.status for each in report.outcomes} == {"broken", "not exercised"}
+    assert trio.current_time() < 5
+
+
+async def test_a_handshake_that_breaks_no_selected_rule_is_none(autojump_clock: trio.testing.MockClock) -> None:
+    async def empty(connection: Connection, message: dict[str, Any]) -> None:
+        await connection.answer(message, {})
+
+    with pytest.raises(NegotiationError, match="refused"):
+        await check_server(over_lines(empty), rules=["answered-once"])
+    report = await check_server(over_lines(empty), rules=["initialize-answered"], baseline=["initialize-answered"])
+    # What is known does not fail, but nothing else could be decided.
+    assert (report.knowing(["initialize-answered"]).status, len(report.broken)) == (2, 1)
+
+
+async def test_a_list_that_never_comes_is_judged(autojump_clock: trio.testing.MockClock) -> None:
+    async def mute(connection: Connection, message: dict[str, Any]) -> None:
+        if message["method"] != "tools/list":
+            await plain(connection, message)
+
+    report = await check_server(over_lines(mute), revisions=[LEGACY])
+    assert [outcome.rule.id for outcome in report.broken] == ["request-answered"]
+
+
+async def test_a_process_that_greets_and_says_nothing_else_is_judged_by_its_greeting() -> None:
+    target = StdioServerParameters(sys.executable, ["-c", "print('Welcome!', flush=True); input(); input()"])
+    report = await check_server(target, revisions=[LEGACY], connect_timeout=1)
+    assert [outcome.rule.id for outcome in report.broken] == ["stdout-clean"]
+    assert "within 1 seconds" in report.undecided[0]
 
 
 async def test_bad_arguments() -> None:

@@ -18,7 +18,7 @@ from trio_mcp._settings import completed
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import Target, target_name
 from trio_mcp.conformance.facts import Facts, discover
-from trio_mcp.conformance.judging import Found, Judging
+from trio_mcp.conformance.judging import Found, Judging, first_broken
 from trio_mcp.conformance.options import ServerCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.conformance.plans.moves.catalogue import MOVES, lacking, moves_for
@@ -28,7 +28,7 @@ from trio_mcp.conformance.plans.source import Source
 from trio_mcp.conformance.rules.catalogue import select
 from trio_mcp.conformance.rules.common import ended_without_cause
 from trio_mcp.conformance.rules.history import History
-from trio_mcp.conformance.rules.model import Rule
+from trio_mcp.conformance.rules.model import Rule, Verdict
 from trio_mcp.conformance.run import LAST_PROBE, LAST_WAIT, CheckTerms, PlanRunner, is_virtual
 from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Plan
 from trio_mcp.conformance.transcript.events import Event
@@ -75,6 +75,9 @@ MOST_SHOWN: Final = 5
 LIFE: Final = 500
 """The maximum number of examples that run over one connection (an arbitrary choice: a server may keep ever more state
 for a connection)."""
+
+OPENINGS: Final = 3
+"""How many times a handshake that breaks a rule is made, to say how reliably it does (arbitrary)."""
 
 SHRINKING: Final = 20.0
 """Seconds for which a failure may be shrunk (arbitrary); less if the time of the check is short."""
@@ -140,6 +143,7 @@ class Check:
         self._deaths: list[str] = []
         self._terms = CheckTerms(given["deadline"], given["connect_timeout"], rate=given["rate"])
         self._life: _Life | None = None
+        self._openings: list[_Opening] = []
         self._virtual = False
         self._usage: tuple[Usage, Usage] | None = None
 
@@ -153,7 +157,18 @@ class Check:
         """
         # The limit is on real time, because waiting costs nothing on a virtual clock.
         begun = math.inf if is_virtual() else trio.current_time()
-        await self._meet(max(self._options["time"], MEETING))
+        try:
+            await self._meet(max(self._options["time"], MEETING))
+        except (TransportError, NegotiationError) as exc:
+            # A handshake that fails because the target breaks a rule is a finding; any other means that there is no
+            # such target.
+            with trio.CancelScope(deadline=begun + self._time + OVERTIME):
+                await self._judge_openings()
+            if not self._failures:
+                raise
+            self._ended = "no handshake"
+            self._undecided.append(f"the handshake failed: {exc}")
+            return
         # The time for the handshake and the lists is not counted in full: otherwise a short check of a target that is
         # slow to start would have no time left.
         self._time += min(clock.perf_counter() - self._began, UNCOUNTED)
@@ -185,9 +200,11 @@ class Check:
         options, wanted = self._options, self._options["revisions"]
 
         async def met(revision: str, terms: CheckTerms) -> Facts:
-            runner = PlanRunner(self._open_wire, revision, terms)
-            async with runner.connected():
-                return await discover(runner, allow_writes=options["allow_writes"], tools=options["tools"])
+            opening = _Opening(PlanRunner(self._open_wire, revision, terms))
+            self._openings.append(opening)
+            facts = await opening.met(allow_writes=options["allow_writes"], tools=options["tools"])
+            self._openings.remove(opening)
+            return facts
 
         if wanted is not None:
             found = [await met(revision, self._terms) for revision in wanted]
@@ -219,6 +236,23 @@ class Check:
         if unknown := set(options["tools"]) - tools:
             raise ValueError(f"the target has no tool {min(unknown)!r}; it has {', '.join(sorted(tools)) or 'none'}")
         return found
+
+    async def _judge_openings(self) -> None:
+        """Judge the handshakes that have failed, and make each again to see how often the same rules are broken."""
+        for opening in self._openings:
+            for rule, verdict in opening.broken(self._rules).items():
+                if rule in self._failures:
+                    continue
+                self._occasions[rule] += 1
+                self._failures[rule] = opening.failure(verdict, 1, 1)
+                seen = of = 1
+                while of < OPENINGS and opening.seconds < self._time_left / OPENINGS and opening.seconds < SHRINKING:
+                    again = _Opening(PlanRunner(self._open_wire, opening.runner.revision, self._terms))
+                    with contextlib.suppress(TransportError, NegotiationError):
+                        await again.met()
+                    of += 1
+                    seen += rule in again.broken(self._rules)
+                    self._failures[rule] = opening.failure(verdict, seen, of)
 
     async def preview(self) -> Preview:
         """Return what the check would do, after only the handshakes and the list requests."""
@@ -542,13 +576,14 @@ class Check:
             # Nothing is shrunk: the user who stops a check wants its report now.
             for found in self._judged(life):
                 self._failures.setdefault(found.rule.id, _as_seen(found, life, life.runner.revision))
-        spoken = tuple(facts.revision for facts in self.facts)
+        tried = {failure.revision: None for failure in self._failures.values()}
+        spoken = tuple(facts.revision for facts in self.facts) or tuple(tried)
         infos = [facts.server_info for facts in self.facts if facts.server_info]
         notes = [note for facts in self.facts for note in facts.skipped]
         return CheckReport(
             self._name,
             "server",
-            self.facts[0].transport if self.facts else "",
+            self._transport,
             spoken,
             " ".join(str(infos[0].get(key, "")) for key in ("name", "version")).strip() if infos else "",
             self._options["seed"],
@@ -571,6 +606,10 @@ class Check:
         # The lists may differ from revision to revision; the newest is what most clients see.
         return max(self.facts, key=lambda facts: facts.revision).tool_sizes if self.facts else {}
 
+    def _transport(self) -> str:
+        talks = [talk for opening in self._openings for talk in opening.runner.talks]
+        return self.facts[0].transport if self.facts else next((talk.wire.transport for talk in talks), "")
+
     def _mortality(self) -> list[str]:
         found = []
         if self._deaths:
@@ -588,6 +627,8 @@ class Check:
         # a server that does more than it declares.
         if occasions:
             return Outcome(rule, "held", occasions)
+        if self._ended == "no handshake":
+            return Outcome(rule, "not exercised", reason="the handshake failed, so nothing else was tried")
         if reason := lacking(rule, self.facts):
             return Outcome(rule, "not checkable", reason=reason)
         return Outcome(rule, "not exercised", reason="nothing happened that this rule judges")
@@ -640,6 +681,52 @@ def advice_on_sizes(sizes: Mapping[str, int]) -> tuple[str, ...]:
     rest = len(sizes) - len(largest)
     more = f", and {rest} more {sum(sizes.values()) - sum(dict(largest).values()):,}" if rest else ""
     return (f"a model reads all tools before it calls one; they take {sum(sizes.values()):,} bytes: {shown}{more}",)
+
+
+@attrs.define(eq=False)
+class _Opening:
+    """A handshake, with the requests for the lists that follow it.
+
+    Attributes:
+        runner: What makes it.
+        seconds: How long it took.
+    """
+
+    runner: PlanRunner
+    seconds: float = 0.0
+
+    async def met(self, **options: Any) -> Facts:
+        """Make the handshake, and return the facts about the target.
+
+        Raises:
+            TransportError, NegotiationError: As in `PlanRunner.connected` and `discover`.
+        """
+        began = clock.perf_counter()
+        try:
+            async with self.runner.connected():
+                return await discover(self.runner, **options)
+        finally:
+            self.seconds = clock.perf_counter() - began
+
+    def broken(self, rules: Sequence[Rule]) -> dict[str, Verdict]:
+        """Return the first verdict on each rule that the events break."""
+        events = self.runner.tape.events
+        unread = any(event.kind == "close" and event.facts.get("unread") for event in events)
+        if self.runner.is_refused or unread:
+            return {}
+        # Rules of other revisions are left out: a target that agrees to nonsense is still judged as what it was asked
+        # to be.
+        applied = [rule for rule in rules if self.runner.revision in rule.revisions]
+        found = ((rule.id, first_broken(rule, events)) for rule in applied)
+        return {rule: verdict for rule, verdict in found if verdict is not None}
+
+    def failure(self, verdict: Verdict, seen: int, of: int) -> Failure:
+        """Return the failure that a verdict tells of; its plan is empty, since connecting is enough."""
+        events = self.runner.tape.events
+        at = next((at for at, event in enumerate(events) if event is verdict.event), len(events) - 1)
+        # What follows the event is left out if the handshake alone is to blame.
+        shown = events if verdict.event.kind in ("mark", "close") else events[: at + 1]
+        return Failure(verdict.problem or "", tuple(shown), at, (), self.runner.revision, seen, of, 0)
 
 
 @attrs.define

@@ -225,6 +225,7 @@ async def _listed(runner: PlanRunner, talk: Talk, method: str) -> tuple[dict[str
         # A list that does not arrive is an error and not a note: every connection begins with the lists, so each would
         # wait just as long, and most moves need them.
         if not await runner.until(lambda sent=sent: sent.over, runner.terms.deadline):  # type: ignore[misc]
+            runner.note_overdue(talk, sent)
             raise TransportError(runner.unanswered(sent))
         if sent.answer is None:
             raise TransportError(f"the target did not respond to {method}{runner.last_words(talk)}")

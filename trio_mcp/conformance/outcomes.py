@@ -16,7 +16,9 @@ from trio_mcp.conformance.transcript.events import Event
 __all__ = ["CheckReport", "Ended", "Failure", "Outcome", "Preview", "Progress", "Status"]
 
 Status: TypeAlias = Literal["held", "broken", "not exercised", "not checkable"]
-Ended: TypeAlias = Literal["complete", "time", "bytes", "interrupted", "target died", "target hangs", "target floods"]
+Ended: TypeAlias = Literal[
+    "complete", "time", "bytes", "interrupted", "no handshake", "target died", "target hangs", "target floods"
+]
 
 
 @attrs.frozen
@@ -92,16 +94,20 @@ class Failure:
         The requests that the kit repeats, to see whether an overdue response was lost, don't count either.
         """
         count, again = 0, False
+        before: Event | None = None
         for event in self.transcript:
             what = event.facts.get("what") if event.kind == "mark" else None
             # All events before the mark are a prologue that does not count: the handshake, the listing, and earlier
             # examples.
             if what == "begin":
                 count = 0
-            elif what in ("again", "overdue"):
+            elif what in ("again", "overdue", "repeated"):
                 again = what == "again"
             elif event.kind in ("message", "text") and not again:
-                count += 1
+                # The lines of a message that was broken into several follow one another, and count as one.
+                pieces = event.kind == "text" and before is not None and before.kind == "text"
+                count += not (pieces and before is not None and before.sender == event.sender == "server")
+            before = event
         return count
 
 

@@ -27,6 +27,7 @@ from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.files import Transcript, TranscriptError
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.wire import OpenWire, Wire
+from trio_mcp.errors import NegotiationError, TransportError, TrioMcpError
 from trio_mcp.types.versions import LATEST_LEGACY, REVISIONS
 
 __all__ = ["Replayed", "replay_plan", "replay_transcript"]
@@ -86,6 +87,8 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
     if (rule := RULES.get(file.rule)) is None:
         raise TranscriptError(f"there is no rule {file.rule!r} in this version of trio-mcp")
     runner = PlanRunner(open_wire, file.revision, CheckTerms(deadline))
+    if not file.plan:
+        return await _replay_opening(runner, rule)
     async with runner.connected():
         await discover(runner)
         since = len(runner.tape.events)
@@ -97,6 +100,21 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
     # The events are judged only after the connection has ended, because some rules judge its end.
     events = tuple(runner.tape.events)
     return Replayed(events, (), _broken(events, [rule], since), since=since)
+
+
+async def _replay_opening(runner: PlanRunner, rule: Rule) -> Replayed:
+    """Connect again, which is all that an empty plan stands for, and judge the handshake."""
+    failed: TrioMcpError | None = None
+    try:
+        async with runner.connected():
+            await discover(runner)
+    except (TransportError, NegotiationError) as exc:
+        failed = exc
+    events = tuple(runner.tape.events)
+    broken = _broken(events, [rule])
+    if failed is not None and not broken:
+        raise failed
+    return Replayed(events, (), broken)
 
 
 def _broken(events: Sequence[Event], rules: Iterable[Rule], since: int = 0) -> dict[str, Verdict]:

@@ -16,7 +16,7 @@ import trio.testing
 
 from trio_mcp._version import __version__
 from trio_mcp.conformance.answers import capabilities_of, input_responses, response_to, round_of
-from trio_mcp.conformance.members import member_of, object_of
+from trio_mcp.conformance.members import member_of, object_of, parsed
 from trio_mcp.conformance.rules.history import LISTS, id_key, is_request, is_response
 from trio_mcp.conformance.steps import (
     Ask,
@@ -96,6 +96,12 @@ LAST_PROBE: Final = 1.5
 
 LOOKS: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before each poll of a task (arbitrary): most tasks end at once, and a plan can't wait for others."""
+
+LOOK: Final = 1.0
+"""Seconds between two looks at what a target has sent without ending the line, during the handshake (arbitrary)."""
+
+GRACE: Final = 1.0
+"""Seconds for which the response to the handshake is still awaited after one with a fault (arbitrary)."""
 
 MOST_ANSWERS: Final = 5
 """The number of input requests of one task after which the kit answers no more (arbitrary)."""
@@ -388,6 +394,7 @@ class PlanRunner:
         is_late: Whether a request of this example got no response in time.
         undecided: A sentence about each request that had no response when the time of the check was up, but had not
             been open for long enough to break a rule.
+        is_refused: Whether the target has refused the handshake, which it may do.
         is_virtual: Whether time is virtual. If it is, the runner looks at new events only at fixed points, so that the
             same responses lead to the same traffic.
     """
@@ -406,6 +413,7 @@ class PlanRunner:
         self.slow: dict[tuple[str, str], None] = {}
         self.is_late = False
         self.undecided: list[str] = []
+        self.is_refused = False
         # The time, on Trio's clock, at which every wait ends that has not ended earlier.
         self._limit = self.terms.end + LAST_WAIT
         self._extra = contextlib.AsyncExitStack()
@@ -451,9 +459,13 @@ class PlanRunner:
                 "clientInfo": CLIENT_INFO,
             }
             hello = await talk.ask("initialize", params)
-        if not await self.until(lambda: hello.over, self.terms.opening):
+        if not await self._greeted(talk, hello):
             raise TransportError(self.unanswered(hello) + self.last_words(talk))
         if hello.answer is None:
+            # A status of HTTP is a refusal, too: the client may lack a token, or the path be that of another service.
+            self.is_refused = any(
+                e.kind == "response" and int(e.facts.get("status", 200)) >= 400 for e in self.tape.events
+            )
             if talk.wire.transport == "stdio":
                 # A process reports why it ended on its standard error, which is another pipe, so the report may still
                 # be on its way.
@@ -462,6 +474,7 @@ class PlanRunner:
                 f"the target ended the connection in response to {hello.method}{self.last_words(talk)}"
             )
         if not hello.result:
+            self.is_refused = _is_error(hello.answer)
             raise NegotiationError(
                 f"the target refused {hello.method} in revision {talk.revision}: "
                 f"{json.dumps(hello.answer.get('error', hello.answer))[:500]}"
@@ -472,6 +485,35 @@ class PlanRunner:
             if (spoken := hello.result.get("protocolVersion")) != talk.revision:
                 raise NegotiationError(f"the target speaks revision {spoken!r}, not {talk.revision}")
             await talk.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def _greeted(self, talk: Talk, hello: Sent) -> bool:
+        """Wait for the response to the handshake, but not for long once the target has sent a spoilt one."""
+        place = len(self.tape.events)
+        deadline = trio.current_time() + self.terms.opening
+        while (left := deadline - trio.current_time()) > 0:
+            # A line that is not ended is no event yet, so it is looked for now and then.
+            if await self.until(lambda: hello.over or self._is_spoilt(talk, place), min(left, LOOK)):
+                # The true response may still be on its way, for example after a message that is about nothing.
+                return hello.over or await self.until(lambda: hello.over, min(left, GRACE))
+            if trio.current_time() >= self._limit:
+                break
+            rest = bytes(getattr(talk.wire, "unended", b""))
+            if _is_object(rest):
+                self.tape.note("mark", "kit", connection=talk.wire.number, text=rest, what="unended")
+                return False
+        return hello.over
+
+    def _is_spoilt(self, talk: Talk, place: int) -> bool:
+        """Return whether the target has sent something since a place that was meant as the response to the handshake.
+
+        That is a response to another request, or a message in pieces.
+        """
+        said = [e for e in self.tape.events[place:] if e.connection == talk.wire.number and e.sender == "server"]
+        if any(event.kind == "message" and is_response(event.message) for event in said):
+            return True
+        texts = [event.text or b"" for event in said if event.kind == "text"]
+        # The last lines are tried, as a program may print a greeting before its first message.
+        return any(_is_object(joint.join(texts[at:])) for at in range(len(texts)) for joint in (b"", b"\n"))
 
     @staticmethod
     def unanswered(sent: Sent) -> str:
@@ -647,6 +689,11 @@ class PlanRunner:
                 self.undecided.append(f"{self.unanswered(sent)}, when the time of the check was up")
         for talk, sent in late:
             await self._cancel(talk, sent, None)
+
+    def note_overdue(self, talk: Talk, sent: Sent, **facts: Any) -> None:
+        """Record that a request has had no response, if it has been open for the whole deadline."""
+        if (seconds := trio.current_time() - sent.began) >= self.terms.deadline:
+            self._note_overdue(talk, sent, seconds, **facts)
 
     def _note_overdue(self, talk: Talk, sent: Sent, seconds: float, **facts: Any) -> None:
         self.tape.note(
@@ -865,6 +912,16 @@ class PlanRunner:
     @_on.register
     async def _(self, step: Resume, talk: Talk) -> None:
         await talk.wire.resume(step.which)
+
+
+def _is_error(response: Any) -> bool:
+    """Return whether a response is a well-formed error."""
+    return isinstance(member_of(response, "error", "code"), int) and "result" not in response
+
+
+def _is_object(text: bytes) -> bool:
+    """Return whether a text is a JSON object; text that does not end like one is not parsed."""
+    return text.rstrip().endswith(b"}") and isinstance(parsed(text), dict)
 
 
 def _replaced(text: bytes, values: Mapping[bytes, bytes]) -> bytes:

@@ -47,6 +47,7 @@ _ENDINGS: Final[dict[Ended, str]] = {
     "time": "The time was up after {examples}; with more time, the remaining examples would be run.",
     "bytes": "The budget of bytes was used up after {examples}.",
     "interrupted": "The check was interrupted: this report shows what was found until then.",
+    "no handshake": "The handshake failed, so no example was run; the rules judged what came until then.",
     "target died": "The target died after {examples}, and could not be reached again.",
     "target hangs": "The target stopped responding after {examples}.",
     "target floods": "The target sent more data than the check can keep, so the check ended after {examples}.",
@@ -314,6 +315,7 @@ _MARKS: Final = {
     "alive": ("still responds, after {after}", ""),
     "dead": ("no longer responds within {after}", ""),
     "unsent": ("could not be sent", "{reason}"),
+    "unended": ("sends a line without an end", "{text}"),
     "stderr": ("standard error", "{text}"),
 }
 """The label and the detail of each kind of mark, an event that the kit itself adds to a transcript."""

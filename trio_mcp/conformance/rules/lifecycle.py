@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -79,7 +80,8 @@ def initialize_answered(_: Event, asked: RecordedRequest, wanted: str) -> Opinio
     # Handling).
     if asked.result is None:
         return UNDECIDED
-    missing = [key for key in ("capabilities", "serverInfo") if not isinstance(asked.result.get(key), dict)]
+    kinds = {"protocolVersion": str, "capabilities": dict, "serverInfo": dict}
+    missing = [key for key, kind in kinds.items() if not isinstance(asked.result.get(key), kind)]
     return judged(not missing, asked.answers[0], f"the result lacks {' and '.join(missing)}")
 
 
@@ -102,9 +104,24 @@ _TOO_OLD: Final = "2024"
 def version_offered(_: Event, agreed: str, wanted: str, _spoken: set[str]) -> Opinion:
     # Only offers are judged, not errors: the specification requires an offer, but gives an error as an example (Error
     # Handling).
+    if agreed != wanted and not _may_exist(agreed):
+        return f"the server answered {wanted} with {agreed!r:.60}, which never existed"
     if wanted in REVISIONS or wanted >= _TOO_OLD:
         return UNDECIDED
     return None if agreed != wanted else f"the server agreed to {wanted!r:.60}, which never existed"
+
+
+# A revision is named by its date, and takes about a year: what is further ahead of the newest that is known is made up.
+_YEARS_AHEAD: Final = 2
+
+
+def _may_exist(version: str) -> bool:
+    """Return whether a version is a revision, or may be one that is newer than this library."""
+    if version in REVISIONS or version.startswith("DRAFT"):
+        return True
+    newest = max(REVISIONS)
+    ahead = int(version[:4]) - int(newest[:4]) if _DATE.fullmatch(version) else math.inf
+    return version > newest and ahead <= _YEARS_AHEAD
 
 
 @stated_rule(moves=("open-in-revision",))

@@ -38,6 +38,7 @@ MARKS = {
     "flood": "the target sent more than is kept, so the kit closed the connection: `reason`",
     "unrecorded": "what `by` sends is passed on, but not recorded any more: `reason`",
     "fetched": "the client requested something other than MCP from the kit's server, at `path`, with `secret` headers",
+    "unended": "the target has sent `text`, and not ended the line",
     "stderr": "the process wrote `text` to its standard error",
 }
 """The meaning of each mark, by its word."""

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import ssl
 import struct
+import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
@@ -52,6 +53,8 @@ class LinesWire(MessageWire):
         self._stream = stream
         self._sending = trio.Lock()
         self._sent = LineSplitter()
+        self._lines = LineSplitter()
+        self._written = 0
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text as a line or, if ``framed`` is false, unchanged."""
@@ -79,6 +82,7 @@ class LinesWire(MessageWire):
                 if not self.is_open:
                     self.notes.mark("unsent", reason="the connection has ended")
                     return
+                self._written += len(piece)
                 # The text is noted before it is written, because the response may arrive while this side is still
                 # writing. The notes contain the lines that the peer sees, no matter how they were divided into pieces.
                 self.notes.asked()
@@ -96,9 +100,14 @@ class LinesWire(MessageWire):
                     await self.stop("close")
                     return
 
+    @property
+    def unended(self) -> bytes:
+        """What the target has sent since the last end of a line."""
+        return bytes(self._lines.rest)
+
     async def read(self) -> None:
         """Note everything that arrives until the connection ends; this runs as a task."""
-        lines = LineSplitter()
+        lines = self._lines
         reason = "end"
         try:
             while chunk := await self._stream.receive_some():
@@ -265,7 +274,22 @@ class ProcessWire(LinesWire):
         if status is None:
             self.notes.close("server", "the process closed its standard output")
         else:
-            self.notes.close("server", "the process ended", status=status)
+            # A process that ended before it has read anything did not fail over a message: it could not start.
+            facts = {"unread": True} if self._is_unread() else {}
+            self.notes.close("server", "the process ended", status=status, **facts)
+
+    def _is_unread(self) -> bool:
+        """Return whether the process has read nothing of what was sent to it, as far as the system can tell."""
+        if sys.platform == "win32":
+            return False
+        import fcntl
+        import termios
+
+        size = bytearray(4)
+        # The pipe keeps what nobody reads any more, and counts it for its writing end as well (pipe(7)).
+        with contextlib.suppress(OSError, ValueError):
+            fcntl.ioctl(self._child.stdin.fileno(), termios.FIONREAD, size)
+        return 0 < self._written <= int.from_bytes(size, sys.byteorder)
 
     async def leave(self) -> None:
         """End the process when the wire's block ends."""

@@ -1,0 +1,1 @@
+"""Servers that break no sentence of the specification, and that every user calls broken."""
