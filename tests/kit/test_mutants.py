@@ -66,6 +66,10 @@ REAL = [
     "skips name header over http",
     "ended session answers over http",
     "event ids of each stream over http",
+    "keeps memory over a process",
+    "keeps files over a process",
+    "keeps looking longer over a process",
+    "dies of the handshake over stdio",
 ]
 
 
@@ -99,8 +103,8 @@ async def test_a_mutant_is_found_by_its_rule(name: str, autojump_clock: trio.tes
 async def test_a_mutant_is_found_over_real_transports(name: str) -> None:
     name, over = name.rsplit(" over ", 1)
     mutant = MUTANTS[name]
-    if over == "stdio":
-        report = await check(process(name), mutant, rules=[mutant.rule])
+    if over in ("stdio", "a process"):
+        report = await check(process(name, forked=over == "stdio"), mutant, rules=[mutant.rule])
     else:
         async with over_sockets(mutant.twin(), over) as url:
             report = await check(url, mutant, rules=[mutant.rule])

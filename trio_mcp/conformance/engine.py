@@ -19,17 +19,20 @@ from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import Target, target_name
 from trio_mcp.conformance.facts import Facts, discover
 from trio_mcp.conformance.judging import Found, Judging, first_broken
+from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.options import ServerCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.conformance.plans.moves.catalogue import MOVES, lacking, moves_for
+from trio_mcp.conformance.plans.moves.messages import alive
 from trio_mcp.conformance.plans.moves.model import Move
-from trio_mcp.conformance.plans.shrink import ShownRun, Shrinker
+from trio_mcp.conformance.plans.shrink import ShownRun, Shrinker, without_repeats
 from trio_mcp.conformance.plans.source import Source
 from trio_mcp.conformance.rules.catalogue import select
 from trio_mcp.conformance.rules.common import ended_without_cause
+from trio_mcp.conformance.rules.expected import WORKING
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule, Verdict
-from trio_mcp.conformance.run import LAST_PROBE, LAST_WAIT, CheckTerms, PlanRunner, is_virtual
+from trio_mcp.conformance.run import LAST_PROBE, LAST_WAIT, CheckTerms, PlanRunner, Sent, is_virtual
 from trio_mcp.conformance.steps import Ask, AwaitResponses, NextPage, Plan
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.usage import Usage, grown, usage_of
@@ -54,6 +57,10 @@ already show that the target is alive."""
 MOST_DEAD: Final = 3
 """The check ends after this many examples in a row that the target did not survive, or after this many floods
 (arbitrary)."""
+
+MOST_DOUBTS: Final = 2
+"""How many failures of a rule that no sentence states may turn out to be unreliable; later ones are not looked at
+(arbitrary: each is shrunk, which takes seconds)."""
 
 MEETING: Final = 5.0
 """The minimum time, in seconds, that a target has for its handshake and lists, however short the check (arbitrary)."""
@@ -134,6 +141,7 @@ class Check:
         self._notes: list[str] = []
         self._occasions = {rule.id: 0 for rule in self._rules}
         self._failures: dict[str, Failure] = {}
+        self._doubted: dict[str, int] = {}
         self._sources: list[Source] = []
         self._latencies: list[float] = []
         self._spent: dict[tuple[str, str], float] = {}
@@ -393,6 +401,7 @@ class Check:
                 self._spent[each] = self._spent.get(each, 0.0) + sent.seconds
                 if self._spent[each] > SPENT * self._options["time"]:
                     late[each] = f"takes {sent.seconds:.1f} s"
+                    self._look_at_work(facts, sent)
         left = facts
         for method, name in late:
             left = left.without(method, name)
@@ -403,6 +412,13 @@ class Check:
         if left != facts:
             self._sources[-1].renew(left)
         return left
+
+    def _look_at_work(self, facts: Facts, sent: Sent) -> None:
+        """Plan a last call of a tool that is slow: only while it runs can be seen whether the server answers others."""
+        params = {key: value for key, value in object_of(sent.message.get("params")).items() if key != "_meta"}
+        if sent.method == "tools/call" and sent.seconds is not None and sent.seconds >= WORKING and params:
+            call = Ask(sent.method, params)
+            self._sources[-1].put((call, alive(facts), AwaitResponses()))
 
     def _over(self, life: _Life, examples: int, until: float) -> bool:
         return (
@@ -479,12 +495,23 @@ class Check:
     async def _judge(self, life: _Life, facts: Facts) -> None:
         """Judge the new events, and shrink each failure that is new and not in the baseline."""
         for found in self._judged(life):
-            if found.rule.id not in self._failures:
+            if found.rule.id not in self._failures and self._doubted.get(found.rule.id, 0) < MOST_DOUBTS:
                 # The failure is recorded before it is shrunk: shrinking takes seconds, and the check may be interrupted
                 # meanwhile.
                 self._failures[found.rule.id] = _as_seen(found, life, facts.revision)
                 if found.rule.id not in self._options["baseline"]:
                     await self._shrink(found, life, facts)
+                    self._doubt(found.rule)
+
+    def _doubt(self, rule: Rule) -> None:
+        """Forget the failure of a rule that no sentence states unless it shows reliably.
+
+        Such rules measure, or compare what may change by itself, so what was seen once may be the machine's fault.
+        """
+        failure = self._failures[rule.id]
+        if rule.level == "EXPECTED" and 2 * failure.seen < max(failure.of, 1):
+            del self._failures[rule.id]
+            self._doubted[rule.id] = self._doubted.get(rule.id, 0) + 1
 
     def _judged(self, life: _Life) -> list[Found]:
         """Judge the new events; return the first verdict on each rule that they break."""
@@ -574,8 +601,10 @@ class Check:
             # The check was interrupted, so some events have not been judged yet.
             life, self._life = self._life, None
             # Nothing is shrunk: the user who stops a check wants its report now.
+            # What no sentence states counts only if it was seen again.
             for found in self._judged(life):
-                self._failures.setdefault(found.rule.id, _as_seen(found, life, life.runner.revision))
+                if found.rule.level != "EXPECTED":
+                    self._failures.setdefault(found.rule.id, _as_seen(found, life, life.runner.revision))
         tried = {failure.revision: None for failure in self._failures.values()}
         spoken = tuple(facts.revision for facts in self.facts) or tuple(tried)
         infos = [facts.server_info for facts in self.facts if facts.server_info]
@@ -592,7 +621,7 @@ class Check:
             clock.perf_counter() - self._began,
             self._generating,
             tuple(map(self._outcome, self._rules)),
-            tuple(dict.fromkeys(notes + self._notes + self._slowness() + (grown(*self._usage) if self._usage else []))),
+            tuple(dict.fromkeys(notes + self._notes + self._slowness() + self._growth())),
             # `_ended` is still None only if `run` was cancelled.
             self._ended or "interrupted",
             self._figures(),
@@ -601,11 +630,17 @@ class Check:
             advice_on_sizes(self._tool_sizes),
         )
 
+    def _growth(self) -> list[str]:
+        # A rule that is broken says more: which call is to blame.
+        said = self._failures.keys() & {"memory-steady", "descriptors-steady"}
+        return grown(*self._usage) if self._usage is not None and not said else []
+
     @property
     def _tool_sizes(self) -> dict[str, int]:
         # The lists may differ from revision to revision; the newest is what most clients see.
         return max(self.facts, key=lambda facts: facts.revision).tool_sizes if self.facts else {}
 
+    @property
     def _transport(self) -> str:
         talks = [talk for opening in self._openings for talk in opening.runner.talks]
         return self.facts[0].transport if self.facts else next((talk.wire.transport for talk in talks), "")
@@ -747,7 +782,7 @@ def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
     example = found.examples[0] if found.examples else -1
     plan = next((plan for number, plan in life.plans if number == example), ())
     # The whole history is kept: the verdict may refer to events before this example.
-    events = tuple(found.history)
+    events = without_repeats(found.history)
     at = next((at for at, event in enumerate(events) if event is found.verdict.event), len(events) - 1)
     return Failure(found.verdict.problem or "", events, at, plan, revision, 0, 0, example)
 

@@ -3,6 +3,7 @@ lists."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -104,6 +105,11 @@ class Facts:
         return dict(sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])))
 
     @property
+    def is_measured(self) -> bool:
+        """Whether the kit can measure what the server uses: it must be a process of its own, on Linux."""
+        return self.transport == "stdio" and sys.platform.startswith("linux")
+
+    @property
     def pages(self) -> list[str]:
         """The URIs of the pages that the tools name; see the apps extension."""
         return sorted(pages_of(self.tools.values()))
@@ -130,8 +136,9 @@ class Facts:
         """Return why the server does not meet a need of a move; an empty string if it does.
 
         A need is ``capability:`` followed by a path, ``extension:`` followed by an identifier, ``transport:`` followed
-        by names separated by ``|``, or the name of an attribute that must not be empty (``tools``, ``callable_tools``,
-        ``resources``, ``templates``, ``prompts``, ``paged``, ``pages``, ``skills``, ``directories``).
+        by names separated by ``|``, ``process``, or the name of an attribute that must not be empty (``tools``,
+        ``callable_tools``, ``resources``, ``templates``, ``prompts``, ``paged``, ``pages``, ``skills``,
+        ``directories``).
 
         Raises:
             ValueError: If ``need`` has none of these forms.
@@ -144,6 +151,9 @@ class Facts:
             return "" if declared else f"the server does not declare the extension {name!r}"
         if kind == "transport":
             return "" if self.transport in name.split("|") else f"the rule applies only to the transport {name}"
+        if need == "process":
+            missing = "what it uses can only be measured if the kit has started it as a process, on Linux"
+            return "" if self.is_measured else missing
         if need not in _LISTED:
             raise ValueError(
                 f"unknown need {need!r}; use capability:…, extension:…, transport:… or one of {', '.join(_LISTED)}"

@@ -39,8 +39,8 @@ class CheckOptions(TypedDict, total=False):
 
     Attributes:
         revisions: The revisions to speak; by default the newest of each era that the target speaks.
-        rules: The rules to check: ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or
-            rules of your own; by default every rule for this side.
+        rules: The rules to check: ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section,
+            ``level:`` and a level, or rules of your own; by default every rule for this side.
         time: Seconds after which nothing new begins. An example that is running then gets a few seconds more.
         seed: Determines everything that is random.
         baseline: The ids of rules that are known to be broken: their failures are not shrunk.

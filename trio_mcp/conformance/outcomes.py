@@ -134,14 +134,16 @@ class Outcome:
     @property
     def fails(self) -> bool:
         """Whether this outcome makes the check fail: a MUST is broken, and the rule is not in the baseline."""
-        # Only a MUST counts, because there may be valid reasons not to do what a SHOULD says (RFC 2119, section 3). A
-        # broken MUST counts even if no rerun reproduced the fault.
+        # Only a MUST counts, because there may be valid reasons not to do what a SHOULD says (RFC 2119, section 3), and
+        # no sentence demands what is EXPECTED. A broken MUST counts even if no rerun reproduced the fault.
         return self.status == "broken" and self.rule.level == "MUST" and not self.known
 
     @property
     def excuse(self) -> str:
         """Why the check does not fail although the rule is broken."""
-        return "known from the baseline" if self.known else "a SHOULD is broken"
+        if self.known:
+            return "known from the baseline"
+        return "an EXPECTED rule is broken" if self.rule.level == "EXPECTED" else "a SHOULD is broken"
 
 
 @attrs.frozen

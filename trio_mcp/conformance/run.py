@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import statistics
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import singledispatchmethod
@@ -23,6 +24,7 @@ from trio_mcp.conformance.steps import (
     AwaitResponses,
     Break,
     Cancel,
+    Compare,
     Continue,
     Follow,
     Headers,
@@ -32,6 +34,7 @@ from trio_mcp.conformance.steps import (
     Open,
     Pause,
     Plan,
+    Repeat,
     Resume,
     Step,
     Tell,
@@ -39,6 +42,7 @@ from trio_mcp.conformance.steps import (
 )
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.tape import Tape
+from trio_mcp.conformance.usage import A_ROUND, MOST_ROUNDS, Usage, is_decided, usage_of
 from trio_mcp.conformance.wires.wire import OpenWire, Wire
 from trio_mcp.errors import NegotiationError, TransportError
 from trio_mcp.types import meta
@@ -106,7 +110,16 @@ GRACE: Final = 1.0
 MOST_ANSWERS: Final = 5
 """The number of input requests of one task after which the kit answers no more (arbitrary)."""
 
+LONGEST_CALL: Final = 0.5
+"""Seconds that a request may take to be repeated (arbitrary): repeating a slow one would cost too much."""
+
+LONGEST_REPEAT: Final = 5.0
+"""Seconds after which a request is not repeated any more, whether what the process uses grows or not (arbitrary)."""
+
 CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
+
+
+_ASKING: Final = (Ask, NextPage, OnTask, Follow, Continue, Http, Write, Repeat, Compare)
 
 
 def is_virtual() -> bool:
@@ -414,6 +427,7 @@ class PlanRunner:
         self.is_late = False
         self.undecided: list[str] = []
         self.is_refused = False
+        self._repeats = 0
         # The time, on Trio's clock, at which every wait ends that has not ended earlier.
         self._limit = self.terms.end + LAST_WAIT
         self._extra = contextlib.AsyncExitStack()
@@ -783,7 +797,7 @@ class PlanRunner:
             await self._on(step, talk)
 
     async def _pace(self, step: Step) -> None:
-        if self.terms.rate is not None and isinstance(step, (Ask, NextPage, OnTask, Follow, Continue, Http, Write)):
+        if self.terms.rate is not None and isinstance(step, _ASKING):
             now = trio.current_time()
             # Unused time does not add up, because a server that limits the rate might refuse a burst after a quiet
             # time.
@@ -904,6 +918,58 @@ class PlanRunner:
             declared = member_of(sent.message, "params", "_meta", meta.CLIENT_CAPABILITIES)
             changes = {} if declared is None else {meta.CLIENT_CAPABILITIES: declared}
             await talk.ask(sent.method, params | round_of(sent.result, step.how), Ask(sent.method, meta=changes))
+
+    @_on.register
+    async def _(self, step: Repeat, talk: Talk) -> None:
+        if self._usage(talk) is None:
+            return
+        self._repeats += 1
+        rounds: list[dict[str, Any]] = []
+        calls = 0
+        began = trio.current_time()
+        while True:
+            seconds = []
+            for _ in range(A_ROUND):
+                sent = await talk.ask(step.method, step.params)
+                if not await self.until(lambda sent=sent: sent.over, LONGEST_CALL) or sent.seconds is None:  # type: ignore[misc]
+                    return
+                seconds.append(sent.seconds)
+                if not calls:
+                    self.tape.note("mark", "kit", connection=talk.wire.number, what="again")
+                calls += 1
+                await self._pace(step)
+            if (usage := self._usage(talk)) is None:
+                return
+            rounds.append(attrs.asdict(usage) | {"seconds": statistics.median(seconds), "calls": calls})
+            self.tape.note("mark", "kit", connection=talk.wire.number, what="usage", run=self._repeats, **rounds[-1])
+            is_up = trio.current_time() - began > LONGEST_REPEAT or trio.current_time() >= self.terms.end
+            if is_up or len(rounds) >= MOST_ROUNDS or is_decided(rounds):
+                break
+        self.tape.note("mark", "kit", connection=talk.wire.number, what="repeated", requests=1)
+
+    def _usage(self, talk: Talk) -> Usage | None:
+        pid = getattr(talk.wire, "pid", None)
+        return None if pid is None else usage_of(pid)
+
+    @_on.register
+    async def _(self, step: Compare, talk: Talk) -> None:
+        async def made(requests: Iterable[tuple[str, Mapping[str, Any] | None]]) -> bool:
+            for method, params in requests:
+                sent = await talk.ask(method, params)
+                if not await self.until(lambda sent=sent: sent.answer is not None, self.terms.patience):  # type: ignore[misc]
+                    return False
+                await self._pace(step)
+            return True
+
+        if not await made(step.requests):
+            return
+        # What changes by itself, such as the time of day, can't show that the refused request has changed anything.
+        self.tape.note("mark", "kit", connection=talk.wire.number, what="again")
+        is_made = await made(step.requests)
+        facts = {"requests": len(step.requests), "compared": True}
+        self.tape.note("mark", "kit", connection=talk.wire.number, what="repeated", **facts)
+        if is_made and await made([step.refused]):
+            await made(step.requests)
 
     @_on.register
     async def _(self, step: Break, talk: Talk) -> None:

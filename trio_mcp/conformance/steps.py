@@ -18,6 +18,7 @@ __all__ = [
     "AwaitResponses",
     "Break",
     "Cancel",
+    "Compare",
     "Continue",
     "Follow",
     "Http",
@@ -26,6 +27,7 @@ __all__ = [
     "Open",
     "Pause",
     "Plan",
+    "Repeat",
     "Resume",
     "Step",
     "Tell",
@@ -232,6 +234,32 @@ class Resume:
     connection: int = 0
 
 
+@attrs.frozen
+class Repeat:
+    """Make a request again and again, one after the other, and note what the process uses meanwhile.
+
+    Only a process that the kit has started can be measured; for any other, the step does nothing.
+    """
+
+    method: str
+    params: Mapping[str, Any] | None = None
+    connection: int = 0
+
+
+@attrs.frozen
+class Compare:
+    """Make requests twice, then one that the server should refuse, and then the first requests once more.
+
+    Attributes:
+        requests: The method and the parameters of each request that shows something of the server's state.
+        refused: The method and the parameters of the request that should be refused.
+    """
+
+    requests: tuple[tuple[str, Mapping[str, Any] | None], ...]
+    refused: tuple[str, Mapping[str, Any] | None]
+    connection: int = 0
+
+
 Step: TypeAlias = (
     Ask
     | Tell
@@ -247,6 +275,8 @@ Step: TypeAlias = (
     | Open
     | Break
     | Resume
+    | Repeat
+    | Compare
 )
 Plan: TypeAlias = tuple[Step, ...]
 

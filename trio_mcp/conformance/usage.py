@@ -5,11 +5,68 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import attrs
 
-__all__ = ["Usage", "grown", "usage_of"]
+__all__ = ["A_ROUND", "MOST_ROUNDS", "Usage", "grown", "grows", "is_decided", "usage_of"]
+
+A_ROUND: Final = 5
+"""How often a request is repeated between two measurements (arbitrary)."""
+
+FEWEST_ROUNDS, MOST_ROUNDS = 4, 60
+"""The numbers of rounds from which on figures are judged, and after which a request is not repeated any more
+(arbitrary)."""
+
+
+@attrs.frozen
+class Limit:
+    """How far a figure must grow to count as growing with each call.
+
+    All values are arbitrary: an interpreter that warms up, or whose garbage is still to be collected, has a round in
+    which it grows by less.
+
+    Attributes:
+        step: By how much it must grow in every round.
+        rounds: In how many rounds.
+        total: By how much in all of them together.
+        factor: By which factor.
+    """
+
+    step: float
+    rounds: int
+    total: float
+    factor: float = 1.0
+
+
+LIMITS: Final = {
+    "memory": Limit(512 * 1024, 6, 64 * 1024 * 1024, 1.5),
+    "descriptors": Limit(A_ROUND - 1, 6, 0),
+    "threads": Limit(A_ROUND - 1, 6, 0),
+    "seconds": Limit(0.002, 4, 0.03, 3.0),
+}
+"""The limits, by the name of the figure."""
+
+
+def grows(values: Sequence[float], name: str) -> bool | None:
+    """Return whether a figure grows with each call, given its values after each round; None if that is open."""
+    limit, growth = LIMITS[name], values[-1] - values[0]
+    if len(values) < FEWEST_ROUNDS:
+        return None
+    if any(after - before < limit.step for before, after in pairwise(values)):
+        return False
+    far = growth >= limit.total and values[-1] >= limit.factor * values[0]
+    return True if far and len(values) > limit.rounds else None
+
+
+def is_decided(rounds: Sequence[Mapping[str, float]]) -> bool:
+    """Return whether it is known of each figure whether it grows, or of one that it does."""
+    found = [grows([each[name] for each in rounds], name) for name in LIMITS]
+    return True in found or None not in found
+
 
 PROC = Path("/proc")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -68,9 +69,16 @@ async def over_sockets(twin: Twin, over: str) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}/mcp" if over == "http" else f"tcp://127.0.0.1:{port}"
 
 
-def process(name: str = "") -> StdioServerParameters:
-    """Return the process that serves a mutant, or the twin, over standard input and output."""
-    command, *arguments = forks.command("tests.kit.mutants", "tests.kit.mutants.table")
+def process(name: str = "", *, forked: bool = True) -> StdioServerParameters:
+    """Return the process that serves a mutant, or the twin, over standard input and output.
+
+    Only one that is not forked can be measured: the fork is none of its children.
+    """
+    command, *arguments = (
+        forks.command("tests.kit.mutants", "tests.kit.mutants.table")
+        if forked
+        else (sys.executable, "-m", "tests.kit.mutants")
+    )
     return StdioServerParameters(command, [*arguments, *name.split()], env={**os.environ}, cwd=ROOT)
 
 

@@ -16,13 +16,13 @@ from trio_mcp.conformance.judging import first_broken
 from trio_mcp.conformance.outcomes import Failure
 from trio_mcp.conformance.rules.model import Rule, Verdict
 from trio_mcp.conformance.run import PlanRunner
-from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel, Pause, Plan, Step, Tell, Write
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel, Compare, Pause, Plan, Step, Tell, Write
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.testing.strategies.schemas import CannotGenerate, simplest
 
-__all__ = ["ShownRun", "Shrinker"]
+__all__ = ["ShownRun", "Shrinker", "without_repeats"]
 
 MOST_RUNS: Final = 150
 """The maximum number of times that a target is run to find a simpler plan (arbitrary)."""
@@ -335,6 +335,9 @@ class Shrinker:
                 yield from _each_reset(step, reason=None, which=0)
             case Pause():
                 yield from _each_reset(step, seconds=0.05)
+            case Compare(requests=requests) if len(requests) > 1:
+                for each in requests:
+                    yield attrs.evolve(step, requests=(each,))
             case Write(texts=texts) if len(texts) > 1:
                 for at in range(len(texts)):
                     yield attrs.evolve(step, texts=texts[:at] + texts[at + 1 :])
@@ -414,5 +417,19 @@ def _place(events: Sequence[Event], event: Event) -> int:
 
 def _failure(shown: ShownRun, revision: str, example: int, seen: int, of: int) -> Failure:
     assert shown.verdict.problem is not None
-    at = _place(shown.events, shown.verdict.event)
-    return Failure(shown.verdict.problem, shown.events, at, shown.plan, revision, seen, of, example)
+    events = without_repeats(shown.events)
+    at = _place(events, shown.verdict.event)
+    return Failure(shown.verdict.problem, events, at, shown.plan, revision, seen, of, example)
+
+
+def without_repeats(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Return the events without the messages of requests that were only repeated to measure what they cost."""
+    # From the first measurement on, nothing but the repeated request passes until the mark that ends the repetition.
+    left: list[Event] = []
+    is_repeating = False
+    for event in events:
+        what = event.facts.get("what")
+        is_repeating = what == "usage" or (is_repeating and what != "repeated")
+        if not is_repeating or event.kind not in ("message", "text"):
+            left.append(event)
+    return tuple(left)

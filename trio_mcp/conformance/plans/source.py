@@ -64,7 +64,7 @@ class _Pool:
     def __init__(self, move: Move, facts: Facts, seed: str) -> None:
         self.move = move
         self.is_old = False
-        self.connects = move.alone
+        self.connects = False
         self._strategy = move.make(facts)
         # Each move has its own random generator, so that it has the same values for the same seed, whichever other
         # moves are made.
@@ -142,6 +142,7 @@ class Source:
         # The moves are shuffled, so that checks that end early leave out different moves with different seeds.
         self._random.shuffle(self._first)
         self._seen: set[str] = set()
+        self._put: deque[Plan] = deque()
         self._plans = 0
         self._moves = moves
         self._seed = seed
@@ -154,8 +155,14 @@ class Source:
         self._pools = {move.name: _Pool(move, facts, self._seed) for move in self.usable}
         self._first = [name for name in self._first if name in self._pools]
 
+    def put(self, plan: Plan) -> None:
+        """Make this plan the next one."""
+        self._put.append(plan)
+
     def next(self) -> Plan | None:
         """Return the next plan, or None if no move can be made."""
+        if self._put:
+            return self._put.popleft()
         chosen: list[Plan] = []
         self._plans += 1
         if self._first and not self._is_dear(self._first[-1]):

@@ -29,6 +29,7 @@ from trio_mcp.conformance.report.view import (
     shorten,
     transcript_of,
 )
+from trio_mcp.conformance.rules.model import LEVELS
 from trio_mcp.conformance.serving.script import Script
 from trio_mcp.conformance.transcript.files import as_line
 
@@ -115,7 +116,7 @@ def _bar(counts: Mapping[Status, int], kind: str = "") -> str:
 
 def _failures(report: CheckReport) -> list[str]:
     # The rules that make the check fail come first.
-    broken = sorted(report.broken, key=lambda each: (each.known, each.rule.level != "MUST"))
+    broken = sorted(report.broken, key=lambda each: (each.known, LEVELS.index(each.rule.level)))
     articles = [line for outcome in broken for line in _failure(outcome)]
     return ['<section id="broken"><h2>What is broken</h2>', *articles, "</section>"] if articles else []
 
@@ -128,9 +129,11 @@ def _failure(outcome: Outcome) -> list[str]:
         f'<article id="{safe(rule.id)}" class="{rule.level.lower()}"><div class="rule">',
         f"<h3>{_level(outcome)}{known} <code>{safe(rule.id)}</code></h3>",
         f'<p class="sentence">{_prose(rule.sentence)}</p>',
-        f'<p><a href="{escape(rule.link(revision))}" rel="noreferrer">The specification: {safe(rule.section)}'
-        f"{f' ({revision})' if revision else ''}</a></p>",
+        *([f'<p class="fine">No sentence demands it. {_prose(rule.reason)}</p>'] if rule.reason else []),
     ]
+    if link := rule.link(revision):
+        where = f"{safe(rule.section)}{f' ({revision})' if revision else ''}"
+        head.append(f'<p><a href="{escape(link)}" rel="noreferrer">The specification: {where}</a></p>')
     if failure is None:
         return [*head, "</div></article>"]
     # A client's failure can't be replayed, so there is no file for it.
@@ -179,13 +182,16 @@ def _rules(report: CheckReport) -> list[str]:
     ]
 
 
+_SAYING: Final = {"MUST": "that say MUST", "SHOULD": "that say SHOULD", "EXPECTED": "of what users expect"}
+
+
 def _covered(outcomes: Iterable[Outcome]) -> str:
     parts = []
-    for level in ("MUST", "SHOULD"):
+    for level in LEVELS:
         rules = [each for each in outcomes if each.rule.level == level]
         used = sum(each.status in ("held", "broken") for each in rules)
         if rules:
-            parts.append(f"{used} of {len(rules)} rules that say {level} were exercised ({used / len(rules):.0%})")
+            parts.append(f"{used} of {len(rules)} rules {_SAYING[level]} were exercised ({used / len(rules):.0%})")
     return "; ".join(parts) + "." if parts else "No rule was judged."
 
 
@@ -215,9 +221,13 @@ def _row(outcome: Outcome) -> str:
     return (
         f'<li><span class="mark {kind}" title="{name}">{sign}</span><div><p>{where} {_level(outcome)}</p>'
         f"<p>{_prose(outcome.rule.sentence)}</p>"
-        f'<p class="fine">{_why(outcome)} · <a href="{escape(outcome.rule.link())}" rel="noreferrer">specification</a>'
-        "</p></div></li>"
+        f'<p class="fine">{_why(outcome)} · {_source(outcome)}</p></div></li>'
     )
+
+
+def _source(outcome: Outcome) -> str:
+    link = outcome.rule.link()
+    return f'<a href="{escape(link)}" rel="noreferrer">specification</a>' if link else _prose(outcome.rule.reason)
 
 
 def _why(outcome: Outcome) -> str:

@@ -65,6 +65,8 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "status": outcome.status,
         "occasions": outcome.occasions,
     }
+    if rule.reason:
+        found["why"] = rule.reason
     if outcome.reason:
         found["reason"] = outcome.reason
     if outcome.failure is not None:

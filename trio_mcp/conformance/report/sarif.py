@@ -14,7 +14,7 @@ from trio_mcp.conformance.rules.model import Rule
 __all__ = ["as_sarif", "sarif"]
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-LEVELS: Final = {"MUST": "error", "SHOULD": "warning"}
+LEVELS: Final = {"MUST": "error", "SHOULD": "warning", "EXPECTED": "note"}
 
 MAX_STEPS: Final = 100
 """The maximum number of events of a failure that are included: an arbitrary choice, as a shrunk failure has only a
@@ -49,10 +49,12 @@ def as_sarif(report: CheckReport) -> dict[str, Any]:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
+    # A rule that no sentence states has its reason, and no page to link to.
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.sentence},
-        "helpUri": rule.link(),
+        **({"fullDescription": {"text": f"{rule.sentence} {rule.reason}"}} if rule.reason else {}),
+        **({"helpUri": rule.link()} if rule.section else {}),
         "defaultConfiguration": {"level": LEVELS[rule.level]},
         "properties": {
             "tags": ["mcp", rule.who, rule.level],
@@ -67,7 +69,7 @@ def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]
     found: dict[str, Any] = {
         "ruleId": rule.id,
         "ruleIndex": place,
-        "level": LEVELS["MUST" if outcome.fails else "SHOULD"],
+        "level": LEVELS["SHOULD" if outcome.known and rule.level == "MUST" else rule.level],
         "message": {"text": f"{rule.sentence} {problem_of(outcome)}"},
         "locations": [_location(report)],
         # The text of the problem is left out because it contains ids and values of one run: with it, each run would

@@ -80,7 +80,12 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
     known = "  (known)" if outcome.known else ""
     yield f"✗ {rule.id}  {rule.level}{known}"
     yield textwrap.fill(rule.sentence, WIDTH, initial_indent="  ", subsequent_indent="  ")
-    yield f"  {rule.link(None if failure is None else failure.revision)}"
+    if rule.reason:
+        yield textwrap.fill(
+            f"No sentence demands it. {rule.reason}", WIDTH, initial_indent="  ", subsequent_indent="  "
+        )
+    if link := rule.link(None if failure is None else failure.revision):
+        yield f"  {link}"
     if failure is None:
         return
     yield textwrap.fill(problem_of(outcome), WIDTH, initial_indent="  → ", subsequent_indent="    ")

@@ -17,6 +17,7 @@ import attrs
 from trio_mcp._secrets import mask_text
 from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Status
 from trio_mcp.conformance.rules.history import is_notification, is_request, is_response
+from trio_mcp.conformance.rules.model import LEVELS
 from trio_mcp.conformance.statements.model import statements
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.masking import Masker
@@ -97,15 +98,15 @@ def sections(report: CheckReport) -> list[Section]:
     """Return the outcomes grouped by section, with the sections in alphabetical order."""
     found: dict[str, list[Outcome]] = {}
     for outcome in report.outcomes:
-        path = outcome.rule.section.partition("#")[0].removesuffix(".mdx").removesuffix("/index")
+        path = outcome.rule.section.partition("#")[0].removesuffix(".mdx").removesuffix("/index") or "expected"
         found.setdefault(path, []).append(outcome)
     return [
         Section(path, tuple(sorted(outcomes, key=_rank)), counted(outcomes)) for path, outcomes in sorted(found.items())
     ]
 
 
-def _rank(outcome: Outcome) -> tuple[int, bool, str]:
-    return STATUSES.index(outcome.status), outcome.rule.level != "MUST", outcome.rule.id
+def _rank(outcome: Outcome) -> tuple[int, int, str]:
+    return STATUSES.index(outcome.status), LEVELS.index(outcome.rule.level), outcome.rule.id
 
 
 def counted(outcomes: Sequence[Outcome]) -> dict[Status, int]:
@@ -190,8 +191,10 @@ def headline(report: CheckReport) -> str:
     parts = [_number(musts, "MUST is broken", "MUSTs are broken")] if musts else []
     if new and not musts:
         parts.append("Every MUST that was exercised holds" if not known else "No other MUST is broken")
-    if len(new) > musts:
-        parts.append(_number(len(new) - musts, "SHOULD is broken", "SHOULDs are broken"))
+    if shoulds := sum(outcome.rule.level == "SHOULD" for outcome in new):
+        parts.append(_number(shoulds, "SHOULD is broken", "SHOULDs are broken"))
+    if rest := len(new) - musts - shoulds:
+        parts.append(_number(rest, "EXPECTED rule is broken", "EXPECTED rules are broken"))
     if not new:
         held = counted(report.outcomes)["held"]
         parts.append(
@@ -314,6 +317,9 @@ _MARKS: Final = {
     "begin": ("the next example", ""),
     "alive": ("still responds, after {after}", ""),
     "dead": ("no longer responds within {after}", ""),
+    "again": ("the kit repeats this", ""),
+    "repeated": ("the kit has repeated this", ""),
+    "usage": ("after {calls} calls", "{used}"),
     "unsent": ("could not be sent", "{reason}"),
     "unended": ("sends a line without an end", "{text}"),
     "stderr": ("standard error", "{text}"),
@@ -327,6 +333,11 @@ def _mark(event: Event) -> tuple[str, str]:
     facts["after"] = f"{seconds:g} s" if isinstance(seconds, (int, float)) else "the deadline"
     facts["text"] = facts.get("text") or (event.text or b"").decode("utf-8", "backslashreplace")
     what = str(facts.get("what"))
+    if what == "usage":
+        memory, opened = int(facts.get("memory", 0)) / 2**20, facts.get("descriptors")
+        facts["used"] = (
+            f"{memory:.1f} MiB, {opened} descriptors, {facts.get('threads')} threads; a call took {facts['after']}"
+        )
     if what in _MARKS:
         label, detail = _MARKS[what]
         return label.format_map(facts), detail.format_map(facts)

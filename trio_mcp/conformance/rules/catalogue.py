@@ -9,6 +9,7 @@ from typing import Final
 
 from trio_mcp.conformance.rules import (
     cancellation,
+    expected,
     extension_apps,
     extension_skills,
     extension_tasks,
@@ -60,6 +61,7 @@ MODULES: Final = (
     rounds,
     client_tasks,
     cancellation,
+    expected,
     extension_apps,
     extension_skills,
     extension_tasks,
@@ -99,8 +101,8 @@ def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
     """Return the rules for these sides, or only those of them that are named.
 
     Args:
-        names: Ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or rules of your own;
-            None for all.
+        names: Ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, ``level:`` and a level,
+            or rules of your own; None for all.
         who: The sides that are checked.
 
     Raises:
@@ -121,6 +123,8 @@ def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
                 for rule in rules
                 if section and (rule.section.startswith(section) or rule.older.startswith(section))
             ]
+        elif kind == "level":
+            found = [rule for rule in rules if rule.level == section.upper()]
         else:
             # `fnmatchcase` is used because `fnmatch` ignores case on Windows, where the same command would select
             # different rules.

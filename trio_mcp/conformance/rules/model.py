@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -14,10 +14,14 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 if TYPE_CHECKING:
     from trio_mcp.conformance.rules.history import History
 
-__all__ = ["Judge", "Level", "Rule", "Verdict", "Who", "broken", "held", "judged", "rule"]
+__all__ = ["LEVELS", "Judge", "Level", "Rule", "Verdict", "Who", "broken", "expected", "held", "judged", "rule"]
 
-Level: TypeAlias = Literal["MUST", "SHOULD"]
+Level: TypeAlias = Literal["MUST", "SHOULD", "EXPECTED"]
+"""How much a rule binds: ``EXPECTED`` is for what no sentence of the specification demands, and users still expect."""
 Who: TypeAlias = Literal["server", "client", "transport"]
+LEVELS: Final[tuple[Level, ...]] = get_args(Level)
+"""The levels, the gravest first."""
+
 Judge: TypeAlias = Callable[["History"], Iterator["Verdict"]]
 
 
@@ -55,9 +59,9 @@ class Rule:
 
     Attributes:
         id: The rule's name.
-        level: ``MUST`` or ``SHOULD``; this includes MUST NOT and SHOULD NOT.
+        level: ``MUST`` or ``SHOULD``, which include MUST NOT and SHOULD NOT, or ``EXPECTED``.
         sentence: The requirement, in our own words.
-        section: The page and anchor in the newest revision that has the rule.
+        section: The page and anchor in the newest revision that has the rule; empty if none is about it.
         older: The page and anchor in the revisions of the legacy era; empty if they are the same.
         revisions: The revisions that have the rule.
         who: The side that is checked.
@@ -65,6 +69,7 @@ class Rule:
         judge: Yields a verdict for each occasion in a history. The function sees only what passed between the two
             sides, and yields no verdict on an occasion where that does not show whether the rule was kept.
         transports: The transports that the rule concerns; empty for all.
+        reason: For ``EXPECTED``, why the rule is one although no sentence demands it.
     """
 
     id: str
@@ -77,9 +82,15 @@ class Rule:
     moves: tuple[str, ...]
     judge: Judge
     transports: tuple[str, ...] = ()
+    reason: str = ""
 
     def link(self, revision: str | None = None) -> str:
-        """Return the URL of the rule's section: in this revision if it has the rule, else in the newest that does."""
+        """Return the URL of the rule's section: in this revision if it has the rule, else in the newest that does.
+
+        The URL is empty if no section is about the rule.
+        """
+        if not self.section:
+            return ""
         # A verdict may be about a connection that never agreed on a revision, and the report still needs a link that
         # works.
         revision = revision if revision in self.revisions else self.revisions[-1]
@@ -97,6 +108,7 @@ def rule(
     revisions: Sequence[str] = REVISIONS,
     moves: Sequence[str] = (),
     transports: Sequence[str] = (),
+    reason: str = "",
 ) -> Callable[[Judge], Rule]:
     """Return a decorator that turns a judge function into the rule of the same name."""
     return lambda judge: Rule(
@@ -110,4 +122,25 @@ def rule(
         tuple(moves),
         judge,
         tuple(transports),
+        reason,
     )
+
+
+def expected(
+    sentence: str,
+    reason: str,
+    *,
+    section: str = "",
+    moves: Sequence[str] = (),
+    transports: Sequence[str] = (),
+) -> Callable[[Judge], Rule]:
+    """Return a decorator that turns a judge function into a rule for servers that no sentence states.
+
+    Args:
+        sentence: What is expected.
+        reason: Why it is.
+        section: The page and anchor that show it without a keyword; empty if there is none.
+        moves: The moves that give the rule something to judge.
+        transports: The transports that the rule concerns; empty for all.
+    """
+    return rule("EXPECTED", "server", section, sentence, reason=reason, moves=moves, transports=transports)

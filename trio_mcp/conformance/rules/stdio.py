@@ -57,8 +57,8 @@ def one_message_a_line(history: History) -> Iterator[Verdict]:
             yield held(event)
             continue
         run.append(event)
-        # `stdout_clean` judges a single line that isn't JSON; several such lines together may be an indented message, or
-        # one that was torn in the middle of a string.
+        # `stdout_clean` judges a single line that isn't JSON; several such lines together may be an indented message,
+        # or one that was torn in the middle of a string.
         joined = [joint.join(each.text or b"" for each in run) for joint in (b"\n", b"")]
         if 1 < len(run) < LONGEST_RUN and any(map(_is_json, joined)):
             yield broken(event, f"the last {len(run)} lines together are one message, which must be on a single line")

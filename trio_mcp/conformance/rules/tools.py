@@ -18,7 +18,7 @@ from trio_mcp.conformance.rules.common import (
     schema_problem,
 )
 from trio_mcp.conformance.rules.history import Connection, History, RecordedRequest
-from trio_mcp.conformance.rules.model import Verdict, broken, judged, rule
+from trio_mcp.conformance.rules.model import Verdict, broken, expected, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, about, each
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
@@ -81,7 +81,8 @@ def schemas_valid(_: Event, what: str, schema: dict[str, Any]) -> Opinion:
 @each(_schemas)
 def schemas_in_2020_12(_: Event, what: str, schema: dict[str, Any]) -> Opinion:
     dialect = schema.get("$schema", DIALECTS[0])
-    # Version 1 of the TypeScript SDK writes draft 7, which is allowed: 2020-12 is only RECOMMENDED, which is a SHOULD.
+    # Version 1 of the TypeScript SDK writes draft 7. A schema MAY be in another dialect, but 2020-12 is RECOMMENDED,
+    # which is a SHOULD (RFC 2119, section 3): a client need not know any other.
     kept = isinstance(dialect, str) and dialect.removesuffix("#") == DIALECTS[0]
     return None if kept else f"{what} uses the dialect {dialect!r:.80}, not 2020-12"
 
@@ -255,26 +256,24 @@ def _called_in_vain(history: History) -> Iterator[tuple[Event, Connection, Recor
             yield answer, connection, asked
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/tools#error-handling",
+@expected(
     "Answer a call of an unknown tool with an error, not with a result.",
+    "The text lists unknown tools under protocol errors, without a keyword in any revision; a client can then tell a "
+    "tool that is gone from one that failed.",
+    section="server/tools#error-handling",
     moves=("call-unknown-tool",),
 )
 @each(_called_in_vain)
 def unknown_tool_refused(_: Event, _connection: Connection, asked: RecordedRequest) -> Opinion:
-    # Most peers respond with `isError`, among them all official SDKs except version 2 for TypeScript. The specification
-    # lists unknown tools under protocol errors, but without a SHOULD, so this rule is a matter of interpretation.
+    # Most peers respond with `isError`, among them all official SDKs except version 2 for TypeScript.
     problem = f"there is no tool {asked.params.get('name')!r:.60}, but the call has a result"
     return None if asked.error is not None else problem
 
 
-@rule(
-    "SHOULD",
-    "server",
-    "server/tools#error-handling",
+@expected(
     "Answer -32602 to a call of an unknown tool.",
+    "The text gives this code in an example, without a keyword in any revision.",
+    section="server/tools#error-handling",
     moves=("call-unknown-tool",),
 )
 @each(_called_in_vain)

@@ -30,7 +30,10 @@ MARKS = {
     "overdue": "no response to the request with this `id` came within `seconds`; `by` is who asked, if not the client",
     "quiet": "nothing more came for `seconds`, though nothing prevented it",
     "begin": "an example begins here; what came before is its prologue",
-    "again": "the kit repeats a request from here on, to see whether an overdue response was lost",
+    "again": "the kit repeats requests from here on: an overdue one, or what is measured or compared",
+    "repeated": "the kit has repeated `requests` requests; if they are `compared`, the next one should be refused",
+    "usage": "after `calls` calls in run number `run`, the process uses `memory`, `descriptors` and `threads`, and "
+    "half of the last calls took `seconds` at most",
     "alive": "a probe of the kit got its response after `seconds`",
     "dead": "a probe of the kit got no response within `seconds`",
     "unsent": "the kit could not send something: `reason`",

@@ -9,6 +9,7 @@ from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves import (
     calls,
     cancellations,
+    expected,
     extension_skills,
     extension_tasks,
     http,
@@ -28,6 +29,7 @@ __all__ = ["MOVES", "lacking", "moves_for"]
 MODULES: Final = (
     calls,
     cancellations,
+    expected,
     extension_skills,
     extension_tasks,
     http,

@@ -29,8 +29,8 @@ class Move:
         revisions: The revisions in which the move makes sense.
         needs: The features that the target must have; see `Facts.lacks`.
         weight: How often the move is made, compared with other moves.
-        alone: Whether nothing else may happen at the same time, because the move ends the connection or makes it
-            unusable.
+        alone: Whether nothing else may happen at the same time, because the move ends the connection, makes it
+            unusable, or measures something.
     """
 
     name: str
