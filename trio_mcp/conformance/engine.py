@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 import statistics
 import time as clock
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -14,9 +15,12 @@ import trio
 
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
+from trio_mcp._secrets import without_options
 from trio_mcp._settings import completed
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import Target, target_name
+from trio_mcp.conformance.causes import causes
+from trio_mcp.conformance.commands import command_for
 from trio_mcp.conformance.facts import Facts, discover
 from trio_mcp.conformance.judging import Found, Judging, first_broken
 from trio_mcp.conformance.members import object_of
@@ -39,6 +43,7 @@ from trio_mcp.conformance.usage import Usage, grown, usage_of
 from trio_mcp.conformance.wires.targets import WireTarget, open_wire_for
 from trio_mcp.conformance.wires.wire import OpenWire
 from trio_mcp.errors import NegotiationError, TransportError, TrioMcpError
+from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS
 
 __all__ = ["Check", "check_server", "preview_server"]
@@ -118,18 +123,26 @@ class Check:
         name: The name of the target.
         options: The options of `check_server`.
         moves: The moves to make; by default those that the rules name, or all if no rules are given.
+        command: The command that starts the target, without secrets, if it is a process.
 
     Raises:
         ValueError, TypeError: If an option is invalid, or a rule unknown.
     """
 
     def __init__(
-        self, open_wire: OpenWire, name: str, options: ServerCheckOptions, *, moves: Collection[Move] = ()
+        self,
+        open_wire: OpenWire,
+        name: str,
+        options: ServerCheckOptions,
+        *,
+        moves: Collection[Move] = (),
+        command: str = "",
     ) -> None:
         given = completed(ServerCheckOptions, options)
         self.facts: list[Facts] = []
         self._open_wire = open_wire
         self._name = name
+        self._command = command
         self._options = given
         self._rules = tuple(select(given["rules"], "server", "transport"))
         self._moves = list(moves or (MOVES.values() if given["rules"] is None else moves_for(self._rules)))
@@ -605,6 +618,9 @@ class Check:
             for found in self._judged(life):
                 if found.rule.level != "EXPECTED":
                     self._failures.setdefault(found.rule.id, _as_seen(found, life, life.runner.revision))
+        for rule_id, failure in self._failures.items():
+            self._failures[rule_id] = attrs.evolve(failure, command=command_for(failure, self._command or self._name))
+        outcomes = tuple(map(self._outcome, self._rules))
         tried = {failure.revision: None for failure in self._failures.values()}
         spoken = tuple(facts.revision for facts in self.facts) or tuple(tried)
         infos = [facts.server_info for facts in self.facts if facts.server_info]
@@ -620,7 +636,7 @@ class Check:
             self._requests,
             clock.perf_counter() - self._began,
             self._generating,
-            tuple(map(self._outcome, self._rules)),
+            outcomes,
             tuple(dict.fromkeys(notes + self._notes + self._slowness() + self._growth())),
             # `_ended` is still None only if `run` was cancelled.
             self._ended or "interrupted",
@@ -628,6 +644,7 @@ class Check:
             self._options["examples"],
             tuple(dict.fromkeys(self._undecided + self._mortality())),
             advice_on_sizes(self._tool_sizes),
+            causes([outcome for outcome in outcomes if outcome.status == "broken"]),
         )
 
     def _growth(self) -> list[str]:
@@ -746,7 +763,8 @@ class _Opening:
     def broken(self, rules: Sequence[Rule]) -> dict[str, Verdict]:
         """Return the first verdict on each rule that the events break."""
         events = self.runner.tape.events
-        unread = any(event.kind == "close" and event.facts.get("unread") for event in events)
+        # What has read nothing is no server that fails, but none: a command that could not start, or another program.
+        unread = any(event.facts.get("unread") or event.facts.get("what") == "unsent" for event in events)
         if self.runner.is_refused or unread:
             return {}
         # Rules of other revisions are left out: a target that agrees to nonsense is still judged as what it was asked
@@ -801,7 +819,10 @@ async def check_server(target: Target | WireTarget, **options: Unpack[ServerChec
         TypeError: If an option is unknown.
     """
     refuse_unknown(check_server, options, ServerCheckOptions)
-    check = Check(_wire(target), target_name(target), options)
+    command = ""
+    if isinstance(target, StdioServerParameters):
+        command = shlex.join(without_options([target.command, *target.args]))
+    check = Check(_wire(target), target_name(target), options, command=command)
     stop = options.get("stop")
     async with background_nursery() as nursery:
         # The scope is inside the nursery: a stop ends only the run, and the report that is returned still has what was

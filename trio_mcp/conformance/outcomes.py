@@ -71,6 +71,8 @@ class Failure:
         seen: How often the rule was broken when these steps were run again.
         of: How often the steps were run again.
         example: The number of the example that showed it first.
+        command: A line for a shell that shows it without the kit, with masks in place of secrets; empty if there is
+            none.
     """
 
     problem: str
@@ -81,6 +83,7 @@ class Failure:
     seen: int
     of: int
     example: int
+    command: str = ""
 
     @property
     def is_rare(self) -> bool:
@@ -168,6 +171,8 @@ class CheckReport:
         wanted: How many plans were to be run.
         undecided: The reasons why the result does not show that the unbroken rules hold, one sentence each.
         advice: What could be better although no rule is about it, such as how much a model has to read.
+        causes: The ids of the broken rules, those with one cause together, the deepest first; a rule that is missing
+            has a cause of its own.
     """
 
     target: str
@@ -187,6 +192,22 @@ class CheckReport:
     wanted: int = 0
     undecided: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
+    causes: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def findings(self) -> tuple[tuple[Outcome, ...], ...]:
+        """The outcomes of the broken rules, those with one cause together, the deepest first.
+
+        Known failures are apart from others.
+        """
+        broken = {outcome.rule.id: outcome for outcome in self.broken}
+        group = {rule: rules for rules in self.causes for rule in rules}
+        found: dict[tuple[bool, str], tuple[Outcome, ...]] = {}
+        for rule, outcome in broken.items():
+            together = [broken[each] for each in group.get(rule, (rule,)) if each in broken]
+            same = tuple(each for each in together if each.known == outcome.known)
+            found.setdefault((outcome.known, same[0].rule.id), same)
+        return tuple(found.values())
 
     @property
     def broken(self) -> tuple[Outcome, ...]:

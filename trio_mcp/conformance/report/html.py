@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final
 
@@ -116,12 +116,24 @@ def _bar(counts: Mapping[Status, int], kind: str = "") -> str:
 
 def _failures(report: CheckReport) -> list[str]:
     # The rules that make the check fail come first.
-    broken = sorted(report.broken, key=lambda each: (each.known, LEVELS.index(each.rule.level)))
-    articles = [line for outcome in broken for line in _failure(outcome)]
+    found = sorted(report.findings, key=_gravity)
+    articles = [line for first, *others in found for line in _failure(first, others)]
     return ['<section id="broken"><h2>What is broken</h2>', *articles, "</section>"] if articles else []
 
 
-def _failure(outcome: Outcome) -> list[str]:
+def _gravity(finding: Sequence[Outcome]) -> tuple[bool, int]:
+    return finding[0].known, min(LEVELS.index(each.rule.level) for each in finding)
+
+
+def _also(outcome: Outcome) -> str:
+    """Return another rule that the cause of a failure breaks, as an item of a list."""
+    return (
+        f'<li id="{safe(outcome.rule.id)}">{_level(outcome)} <code>{safe(outcome.rule.id)}</code>:'
+        f" {safe(problem_of(outcome))}</li>"
+    )
+
+
+def _failure(outcome: Outcome, others: Sequence[Outcome]) -> list[str]:
     rule, failure = outcome.rule, outcome.failure
     revision = None if failure is None else failure.revision
     known = '<span class="badge">known</span>' if outcome.known else ""
@@ -139,9 +151,14 @@ def _failure(outcome: Outcome) -> list[str]:
     # A client's failure can't be replayed, so there is no file for it.
     name = "" if isinstance(failure.plan, Script) else safe(plan_file_name(rule.id))
     replay = f'<p class="fine">To see it again:</p><pre class="command">trio-mcp replay {name} TARGET</pre>'
+    if failure.command:
+        command = safe(failure.command)
+        replay += f'<p class="fine">Without the kit:</p><pre class="command">{command}</pre>'
+    also = f'<p class="fine">The same breaks:</p><ul>{"".join(map(_also, others))}</ul>' if others else ""
     return [
         *head,
         f'<p class="problem">{safe(problem_of(outcome))}</p>',
+        *([also] if also else []),
         f'<p class="fine">{repeats(failure).capitalize()}; first in example {failure.example}.</p>',
         *([replay] if name else []),
         '</div><div class="exchange">',

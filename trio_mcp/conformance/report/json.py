@@ -43,6 +43,14 @@ def as_json(report: CheckReport) -> dict[str, Any]:
         "ended": report.ended,
         "undecided": list(report.undecided),
         "counts": counted(report.outcomes),
+        "findings": [
+            {
+                "rules": [outcome.rule.id for outcome in found],
+                "problem": problem_of(found[0]),
+                "command": found[0].failure.command if found[0].failure else "",
+            }
+            for found in report.findings
+        ],
         "coverage": [attrs.asdict(page) for page in coverage(report)],
         "rules": [_outcome(outcome) for outcome in report.outcomes],
         "notes": list(report.notes),
@@ -85,6 +93,7 @@ def _failure(failure: Failure) -> dict[str, Any]:
         "rare": failure.is_rare,
         "example": failure.example,
         "messages": failure.messages,
+        "command": failure.command,
         "at": failure.at,
         "transcript": [as_line(masker.event(event)) for event in failure.transcript],
     }

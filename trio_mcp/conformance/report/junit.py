@@ -24,6 +24,7 @@ def junit(report: CheckReport) -> str:
     for name in ("side", "transport", "info", "seed", "examples", "requests", "ended"):
         SubElement(properties, "property", name=name, value=clean(str(getattr(report, name))))
     SubElement(properties, "property", name="revisions", value=", ".join(report.revisions))
+    deepest = {outcome.rule.id: found[0].rule.id for found in report.findings for outcome in found[1:]}
     for section in sections(report):
         for outcome in section.outcomes:
             # The class name contains dots, at which JUnit readers split it to show a tree. The time is 0 because the
@@ -31,7 +32,7 @@ def junit(report: CheckReport) -> str:
             case = SubElement(
                 suite, "testcase", classname=section.path.replace("/", "."), name=outcome.rule.id, time="0"
             )
-            _judge(case, outcome)
+            _judge(case, outcome, deepest.get(outcome.rule.id, ""))
     if report.status == 2:
         case = SubElement(suite, "testcase", classname="check", name="decided", time="0")
         SubElement(case, "error", type="undecided", message=clean(headline(report)))
@@ -42,7 +43,8 @@ def junit(report: CheckReport) -> str:
     return tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _judge(case: Element, outcome: Outcome) -> None:
+def _judge(case: Element, outcome: Outcome, cause: str) -> None:
+    """Write the outcome of a rule; ``cause`` is the deeper rule that the same cause breaks, if there is one."""
     if outcome.status == "held":
         return
     if outcome.status != "broken":
@@ -50,7 +52,7 @@ def _judge(case: Element, outcome: Outcome) -> None:
         # 2.2), and ElementTree does not refuse them.
         SubElement(case, "skipped", message=clean(f"{outcome.status}: {outcome.reason}"))
         return
-    problem = problem_of(outcome)
+    problem = (f"the same cause as {cause}: " if cause else "") + problem_of(outcome)
     text = "\n".join(failure_lines(outcome))
     if outcome.fails:
         SubElement(case, "failure", type=outcome.rule.level, message=problem).text = text

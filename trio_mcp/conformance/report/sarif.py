@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from trio_mcp._version import __version__
 from trio_mcp.conformance.outcomes import CheckReport, Outcome
 from trio_mcp.conformance.report.view import clean, problem_of, shorten, transcript_of
-from trio_mcp.conformance.rules.model import Rule
+from trio_mcp.conformance.rules.model import LEVELS as LEVELS_BY_WEIGHT, Rule
 
 __all__ = ["as_sarif", "sarif"]
 
@@ -41,7 +42,7 @@ def as_sarif(report: CheckReport) -> dict[str, Any]:
                 # `executionSuccessful` says whether the tool did its work, whatever it found (SARIF,
                 # `executionSuccessful`). An undecided result means that it could not do its work.
                 "invocations": [{"executionSuccessful": report.status != 2, "exitCode": report.status}],
-                "results": [_result(each, places[each.rule.id], report) for each in report.broken],
+                "results": [_result(found, places[found[0].rule.id], report) for found in report.findings],
                 "properties": {"seed": report.seed, "examples": report.examples, "requests": report.requests},
             }
         ],
@@ -64,13 +65,16 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]:
+def _result(finding: Sequence[Outcome], place: int, report: CheckReport) -> dict[str, Any]:
+    outcome, *others = finding
     rule = outcome.rule
+    level = min((each.rule.level for each in finding), key=LEVELS_BY_WEIGHT.index)
+    also = "".join(f" The same breaks {each.rule.id}: {problem_of(each)}." for each in others)
     found: dict[str, Any] = {
         "ruleId": rule.id,
         "ruleIndex": place,
-        "level": LEVELS["SHOULD" if outcome.known and rule.level == "MUST" else rule.level],
-        "message": {"text": f"{rule.sentence} {problem_of(outcome)}"},
+        "level": LEVELS["SHOULD" if outcome.known and level == "MUST" else level],
+        "message": {"text": f"{rule.sentence} {problem_of(outcome)}{also}"},
         "locations": [_location(report)],
         # The text of the problem is left out because it contains ids and values of one run: with it, each run would
         # close the last run's alert and open another.
@@ -97,6 +101,8 @@ def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]
             "seen": outcome.failure.seen,
             "of": outcome.failure.of,
             "revision": outcome.failure.revision,
+            "command": clean(outcome.failure.command),
+            "also": [each.rule.id for each in others],
         }
     return found
 

@@ -47,9 +47,12 @@ def _lines(report: CheckReport) -> Iterator[str]:
     )
     yield ""
     yield from _by_section(report)
-    for outcome in report.broken:
+    for first, *others in report.findings:
         yield ""
-        yield from failure_lines(outcome)
+        yield from failure_lines(first)
+        for outcome in others:
+            yield f"  the same breaks {outcome.rule.id}  {outcome.rule.level}"
+            yield textwrap.fill(problem_of(outcome), WIDTH, initial_indent="    → ", subsequent_indent="      ")
     if report.notes:
         yield ""
         for note in report.notes:
@@ -102,6 +105,10 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
         yield event_line(shown)
     if len(rest) > MAX_EVENTS:
         yield f"    … {len(rest) - MAX_EVENTS} more"
+    if failure.command:
+        # The line is not wrapped: it is to be copied.
+        yield "  without the kit:"
+        yield f"    {clean(failure.command)}"
 
 
 ARROWS = {"client": "──▶", "server": "◀──", "kit": " · "}

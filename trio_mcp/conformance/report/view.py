@@ -200,6 +200,8 @@ def headline(report: CheckReport) -> str:
         parts.append(
             "No rule was exercised" if not held and not known else f"All {held} rules that were exercised hold"
         )
+    if (count := sum(not found[0].known for found in report.findings)) < len(new):
+        parts.append(f"all by {_number(count, 'cause', 'causes')}")
     if known:
         parts.append(f"{known} known from the baseline")
     if report.status == 2:
