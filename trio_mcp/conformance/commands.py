@@ -57,18 +57,20 @@ def _said(events: Sequence[Event]) -> Iterator[Event]:
     """Yield what the client sent: the handshake, and the example without what the kit repeats."""
     begun = not any(_is_mark(event, "begin") for event in events)
     again = False
+    hello = [event for event in events if event.sender == "client" and _is_handshake(event)]
+    # Over HTTP, the request that carries a message comes before it.
+    exchanges = {event.exchange for event in hello if event.exchange is not None}
     for event in events:
         begun = begun or _is_mark(event, "begin")
         again = _is_mark(event, "again") or (again and not _is_mark(event, "overdue", "repeated"))
-        if event.sender != "client" or again:
-            continue
-        is_handshake = (
-            event.kind == "message"
-            and (is_request(event.message) or is_notification(event.message))
-            and event.message["method"] in _HANDSHAKE
-        )
-        if event.kind in ("message", "text", "request") and (begun or is_handshake or event.kind == "request"):
+        is_shown = begun or event.exchange in exchanges or event in hello
+        if event.sender == "client" and event.kind in ("message", "text", "request") and is_shown and not again:
             yield event
+
+
+def _is_handshake(event: Event) -> bool:
+    message = event.message
+    return (is_request(message) or is_notification(message)) and message["method"] in _HANDSHAKE
 
 
 def _is_mark(event: Event, *what: str) -> bool:

@@ -14,7 +14,7 @@ from hypothesis.errors import Unsatisfiable
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.model import Move
 from trio_mcp.conformance.run import STYLES
-from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Open, Plan, Step
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Open, Plan, Repeat, Step
 from trio_mcp.testing.strategies.drawing import draws
 
 __all__ = ["CALLS", "MOST_STEPS", "Source"]
@@ -57,7 +57,7 @@ class _Pool:
     """Draws the values of a move, which are short plans, in bulk when they are needed.
 
     Attributes:
-        is_old: Whether all values of the move have been used, and some of them make calls.
+        is_old: Whether all values of the move have been used, and some of them make calls, or measure what calls cost.
         connects: Whether the move opens connections, or ends one.
     """
 
@@ -89,7 +89,8 @@ class _Pool:
     def _refill(self) -> None:
         if self._all:
             drawn = self._random.sample(self._all, len(self._all))
-            self.is_old = any(map(_calls, drawn))
+            # What is measured once need not be measured all the time: that costs many requests.
+            self.is_old = any(_calls(plan) or _repeats(plan) for plan in drawn)
         else:
             try:
                 found = draws(self._strategy, self._count, seed=self._random.getrandbits(64))
@@ -258,6 +259,10 @@ class Source:
         if not isinstance(step, Ask) or step.style or self._random.random() < 0.5:
             return step
         return attrs.evolve(step, style=self._random.randrange(len(STYLES)))
+
+
+def _repeats(plan: Plan) -> bool:
+    return any(isinstance(step, Repeat) for step in plan)
 
 
 def _calls(plan: Plan) -> list[str]:

@@ -38,7 +38,7 @@ def _calls(facts: Facts) -> list[Request]:
     return found
 
 
-@move(needs=["process"], weight=1, alone=True)
+@move(needs=["process"], weight=0.3, alone=True)
 def repeat_calls(facts: Facts) -> st.SearchStrategy[Plan]:
     """Make the same request many times, and measure what the process uses."""
     requests: list[Request] = [*_calls(facts), *((each, None) for each in declared_lists(facts))]
@@ -47,7 +47,7 @@ def repeat_calls(facts: Facts) -> st.SearchStrategy[Plan]:
     return one_of([tuple(Repeat(*each) for each in found) for found in some])
 
 
-@move(needs=["callable_tools"], weight=1, alone=True)
+@move(needs=["callable_tools"], weight=0.5, alone=True)
 def compare_after_refusal(facts: Facts) -> st.SearchStrategy[Plan]:
     """Look at the server, make a call that it should refuse, and look again."""
     looks: list[Request] = [*((each, None) for each in declared_lists(facts)), *_calls(facts)]

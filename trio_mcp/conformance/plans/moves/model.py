@@ -37,7 +37,7 @@ class Move:
     make: Make
     revisions: tuple[str, ...] = REVISIONS
     needs: tuple[str, ...] = ()
-    weight: int = 2
+    weight: float = 2
     alone: bool = False
 
     def lacks(self, facts: Facts) -> str:
@@ -53,7 +53,7 @@ def one_of(values: Sequence[T]) -> SearchStrategy[T]:
 
 
 def move(
-    *, revisions: Sequence[str] = REVISIONS, needs: Sequence[str] = (), weight: int = 2, alone: bool = False
+    *, revisions: Sequence[str] = REVISIONS, needs: Sequence[str] = (), weight: float = 2, alone: bool = False
 ) -> Callable[[Make], Move]:
     """Return a decorator that turns a function into the move of the same name."""
     return lambda make: Move(make.__name__.replace("_", "-"), make, tuple(revisions), tuple(needs), weight, alone)
