@@ -16,7 +16,7 @@ from trio_mcp.conformance.rules.catalogue import RULES
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Verdict, judged, rule
 from trio_mcp.conformance.transcript.events import Event
-from trio_mcp.conformance.usage import Usage, grown, usage_of
+from trio_mcp.conformance.usage import Usage, grown, grows, is_decided, usage_of
 
 
 @rule("MUST", "server", "basic#responses", "A request is answered once.")
@@ -155,3 +155,35 @@ def test_what_has_grown_far_is_told(after: Usage, told: list[str]) -> None:
     found = grown(Usage(100 << 20, 20, 4), after)
     assert len(found) == len(told)
     assert all(each.endswith(end) for each, end in zip(found, told, strict=True))
+
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kept"),
+    [
+        ("descriptors", [10, 15, 20, 25, 30, 35, 40], False),
+        pytest.param("descriptors", [10, 15, 20, 25, 30], None, id="too few rounds to tell"),
+        pytest.param("descriptors", [10, 15, 20, 25, 25, 30, 35], True, id="a pool that fills"),
+        ("threads", [1, 6, 11, 16, 21, 26, 31], False),
+        ("memory", [MIB * (50 + 20 * each) for each in range(7)], False),
+        pytest.param("memory", [MIB * (50 + each) for each in range(50)], None, id="garbage may be collected later"),
+        pytest.param("memory", [MIB * (500 + 20 * each) for each in range(7)], None, id="a large heap"),
+        pytest.param("memory", [MIB * 50] * 4, True, id="no growth"),
+        ("seconds", [0.01, 0.02, 0.03, 0.04, 0.05], False),
+        pytest.param("seconds", [0.1, 0.12, 0.14, 0.16, 0.18], None, id="not even twice as long"),
+        pytest.param("seconds", [0.001, 0.3, 0.002, 0.001], True, id="a busy machine"),
+        pytest.param("seconds", [0.001, 0.002], None, id="hardly measured"),
+    ],
+)
+def test_what_grows_with_each_call(name: str, values: list[float], kept: bool | None) -> None:
+    assert grows(values, name) is (None if kept is None else not kept)
+
+
+def test_a_request_is_repeated_until_all_is_known() -> None:
+    steady: dict[str, float] = {"memory": MIB, "descriptors": 3, "threads": 1, "seconds": 0.001}
+    assert not is_decided([steady] * 3)
+    assert is_decided([steady] * 4)
+    opening = [steady | {"descriptors": 5.0 * each} for each in range(7)]
+    assert [is_decided(opening[:count]) for count in (4, 6, 7)] == [False, False, True]

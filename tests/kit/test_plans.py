@@ -48,7 +48,12 @@ def test_every_plan_can_be_kept_in_a_file(known: list[Facts]) -> None:
     assert plan_from_json(plan_to_json(odd)) == odd
 
 
-@pytest.mark.parametrize("value", [None, {}, [1], [{}], [{"do": "dance"}], [{"do": "ask"}], [{"do": "ask", "x": 1}]])
+COMPARE = [{"do": "compare", "requests": [["ping", None], "ping"], "refused": ["ping", {}]}]
+
+
+@pytest.mark.parametrize(
+    "value", [None, {}, [1], [{}], [{"do": "dance"}], [{"do": "ask"}], [{"do": "ask", "x": 1}], COMPARE]
+)
 def test_what_is_not_a_plan_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"step|plan"):
         plan_from_json(value)
@@ -88,6 +93,7 @@ def test_calls_are_seldom_repeated(known: list[Facts]) -> None:
         ("capability:tools.listChanged", "the server does not declare the capability 'tools.listChanged'"),
         ("transport:stdio", "the rule applies only to the transport stdio"),
         ("transport:memory|http", ""),
+        ("process", "what it uses can only be measured if the kit has started it as a process, on Linux"),
     ],
 )
 def test_what_a_target_lacks_is_said(need: str, lacks: str) -> None:

@@ -16,8 +16,9 @@ LONGEST: Final = 500
 """The number of events above which an exchange is not judged by the other rules (arbitrary): it was not shrunk, so it
 contains much that has nothing to do with the failure."""
 
-LAYERS: Final = ("basic/transports", "basic", "schema", "")
-"""The beginnings of sections, the deepest layer first: what is wrong in a deep layer shows in all those above it."""
+LAYERS: Final = ("stdio", "http", "http_headers", "messages", "lifecycle")
+"""The modules of rules for what all messages have in common, the deepest first: what is wrong there shows in all rules
+for what the messages are about."""
 
 
 def causes(broken: Sequence[Outcome]) -> tuple[tuple[str, ...], ...]:
@@ -49,10 +50,8 @@ def _depth(outcome: Outcome) -> tuple[bool, int, bool, int, str]:
 
 
 def _layer(rule: Rule) -> int:
-    page = rule.section.partition("#")[0]
-    # The pages below `basic`, such as its utilities, build on it.
-    exact = {"basic": page in ("basic", "basic/lifecycle")}
-    return next(at for at, layer in enumerate(LAYERS) if exact.get(layer, page.startswith(layer)))
+    module = rule.judge.__module__.rpartition(".")[2]
+    return LAYERS.index(module) if module in LAYERS else len(LAYERS)
 
 
 def _is_shared(one: Outcome, other: Outcome) -> bool:
@@ -67,7 +66,7 @@ def _is_shared(one: Outcome, other: Outcome) -> bool:
         case False, True:
             return here is not None
     # Of two faults in one message, at least one must be in the message as such: two tools may be wrong in one list.
-    is_deep = min(_layer(one.rule), _layer(other.rule)) < len(LAYERS) - 1
+    is_deep = min(_layer(one.rule), _layer(other.rule)) < len(LAYERS)
     # An exchange ends with the event that breaks its rule, so it may be too short for the other one.
     agree = [_is_at(each, of) for each, of in ((there, one.failure), (here, other.failure)) if each is not None]
     return is_deep and bool(agree) and all(agree)

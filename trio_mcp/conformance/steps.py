@@ -259,6 +259,12 @@ class Compare:
     refused: tuple[str, Mapping[str, Any] | None]
     connection: int = 0
 
+    def __attrs_post_init__(self) -> None:
+        # The step may come from a file that was edited by hand.
+        each = [*self.requests, self.refused] if isinstance(self.requests, tuple) else [None]
+        if not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in each):
+            raise TypeError("'requests' and 'refused' must be pairs of a method and its parameters")
+
 
 Step: TypeAlias = (
     Ask
