@@ -287,7 +287,7 @@ CHECKING = (
         "--rules",
         action="append",
         metavar="RULES",
-        help="only these: ids, patterns with * or section:PREFIX, with commas between them",
+        help="only these: ids, patterns with * or section:PREFIX or level:LEVEL, with commas between them",
     ),
     Argument("--examples", type=FROM_ONE, metavar="N", help="how many examples to run (200; with --client 50)"),
     Argument("--time", type=TIME, metavar="TIME", help="how long to run at most (60s)"),

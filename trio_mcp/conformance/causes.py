@@ -42,7 +42,7 @@ def _depth(outcome: Outcome) -> tuple[bool, int, bool, int, str]:
     return (
         rule.level == "EXPECTED",
         _layer(rule),
-        # What was said explains what did not come any more.
+        # A message explains the silence that follows it.
         outcome.failure is not None and _is_silence(outcome.failure),
         LEVELS.index(rule.level),
         rule.id,

@@ -18,7 +18,7 @@ from trio_mcp.conformance.transcript.masking import Masker
 __all__ = ["command_for"]
 
 LONGEST: Final = 20_000
-"""The number of characters above which a line is left out (arbitrary): nobody would paste it."""
+"""The number of characters above which a line is left out (arbitrary): it is meant to be pasted."""
 
 PATIENCE: Final = 1
 """Seconds to wait for responses, beyond those that the exchange took, before the input is closed (arbitrary)."""
@@ -31,13 +31,14 @@ _SOCKETS: Final = {"tcp": r"tcp://(?P<host>.+):(?P<port>\d+)", "unix": "unix:(?:
 
 
 def command_for(failure: Failure, target: str) -> str:
-    """Return a line for a shell that shows a failure of a server; empty if there is none.
+    """Return a line for a shell that shows a failure of a server; empty if a shell can't show it.
 
     Args:
         failure: The failure.
         target: The command that starts the server, as words for a shell, or its URL; without secrets.
     """
-    if isinstance(failure.plan, Script) or not failure.transcript:
+    # An exchange that was not seen again was not shrunk either, and a line of it would hold much that is not to blame.
+    if isinstance(failure.plan, Script) or not failure.transcript or not failure.seen:
         return ""
     masker = Masker()
     events = [masker.event(event) for event in failure.transcript]
@@ -121,7 +122,7 @@ def _curls(said: Sequence[Event], target: str) -> Iterator[str]:
     names_session = any(_SESSION in event.headers for event in said if event.kind == "request")
     for event in said:
         body = bodies.get(event.exchange)
-        # What has no body that is shown is a list request of the prologue, or a GET or DELETE of the example.
+        # The body of a POST that is not shown is a request that the kit repeats.
         if event.kind != "request" or (body is None and event.facts.get("method") == "POST"):
             continue
         curl = _curl(event, body, target)
@@ -144,6 +145,6 @@ def _curl(event: Event, body: bytes | None, target: str) -> str:
         elif name.lower() not in _OWN:
             words += ["-H", shlex.quote(f"{name}: {value}")]
     if body is not None:
-        # A text that is no UTF-8 can't be an argument.
+        # A text that is not UTF-8 can't be an argument.
         words += ["--data-binary", shlex.quote(body.decode("utf-8", "replace"))]
     return " ".join(words)

@@ -178,17 +178,20 @@ class Check:
         """
         # The limit is on real time, because waiting costs nothing on a virtual clock.
         begun = math.inf if is_virtual() else trio.current_time()
+        failed: TransportError | NegotiationError | None = None
         try:
             await self._meet(max(self._options["time"], MEETING))
         except (TransportError, NegotiationError) as exc:
-            # A handshake that fails because the target breaks a rule is a finding; any other means that there is no
-            # such target.
+            failed = exc
+        if failed is not None:
+            # A handshake that fails because the target breaks a rule is a finding. Any other failure means that the
+            # target can't be reached.
             with trio.CancelScope(deadline=begun + self._time + OVERTIME):
                 await self._judge_openings()
             if not self._failures:
-                raise
+                raise failed
             self._ended = "no handshake"
-            self._undecided.append(f"the handshake failed: {exc}")
+            self._undecided.append(f"the handshake failed: {failed}")
             return
         # The time for the handshake and the lists is not counted in full: otherwise a short check of a target that is
         # slow to start would have no time left.
@@ -614,7 +617,7 @@ class Check:
             # The check was interrupted, so some events have not been judged yet.
             life, self._life = self._life, None
             # Nothing is shrunk: the user who stops a check wants its report now.
-            # What no sentence states counts only if it was seen again.
+            # A failure of a rule that no sentence states counts only if it was seen again.
             for found in self._judged(life):
                 if found.rule.level != "EXPECTED":
                     self._failures.setdefault(found.rule.id, _as_seen(found, life, life.runner.revision))
@@ -763,7 +766,7 @@ class _Opening:
     def broken(self, rules: Sequence[Rule]) -> dict[str, Verdict]:
         """Return the first verdict on each rule that the events break."""
         events = self.runner.tape.events
-        # What has read nothing is no server that fails, but none: a command that could not start, or another program.
+        # A process that has read nothing could not start, or is another program than a server.
         unread = any(event.facts.get("unread") or event.facts.get("what") == "unsent" for event in events)
         if self.runner.is_refused or unread:
             return {}
@@ -777,7 +780,7 @@ class _Opening:
         """Return the failure that a verdict tells of; its plan is empty, since connecting is enough."""
         events = self.runner.tape.events
         at = next((at for at, event in enumerate(events) if event is verdict.event), len(events) - 1)
-        # What follows the event is left out if the handshake alone is to blame.
+        # The events after it are left out, unless the verdict is about something that never came.
         shown = events if verdict.event.kind in ("mark", "close") else events[: at + 1]
         return Failure(verdict.problem or "", tuple(shown), at, (), self.runner.revision, seen, of, 0)
 

@@ -505,7 +505,7 @@ class PlanRunner:
         place = len(self.tape.events)
         deadline = trio.current_time() + self.terms.opening
         while (left := deadline - trio.current_time()) > 0:
-            # A line that is not ended is no event yet, so it is looked for now and then.
+            # A line without an end leaves no event, so the wire is asked for it now and then.
             if await self.until(lambda: hello.over or self._is_spoilt(talk, place), min(left, LOOK)):
                 # The true response may still be on its way, for example after a message that is about nothing.
                 return hello.over or await self.until(lambda: hello.over, min(left, GRACE))
@@ -963,11 +963,11 @@ class PlanRunner:
 
         if not await made(step.requests):
             return
-        # What changes by itself, such as the time of day, can't show that the refused request has changed anything.
+        # A result that changes by itself, such as the time of day, says nothing about the refused request.
         self.tape.note("mark", "kit", connection=talk.wire.number, what="again")
         is_made = await made(step.requests)
-        facts = {"requests": len(step.requests), "compared": True}
-        self.tape.note("mark", "kit", connection=talk.wire.number, what="repeated", **facts)
+        number, count = talk.wire.number, len(step.requests)
+        self.tape.note("mark", "kit", connection=number, what="repeated", requests=count, compared=True)
         if is_made and await made([step.refused]):
             await made(step.requests)
 

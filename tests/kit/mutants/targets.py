@@ -72,7 +72,7 @@ async def over_sockets(twin: Twin, over: str) -> AsyncIterator[str]:
 def process(name: str = "", *, forked: bool = True) -> StdioServerParameters:
     """Return the process that serves a mutant, or the twin, over standard input and output.
 
-    Only one that is not forked can be measured: the fork is none of its children.
+    Only one that is not forked can be measured: the fork is not its child.
     """
     command, *arguments = (
         forks.command("tests.kit.mutants", "tests.kit.mutants.table")

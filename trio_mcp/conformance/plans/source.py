@@ -89,7 +89,7 @@ class _Pool:
     def _refill(self) -> None:
         if self._all:
             drawn = self._random.sample(self._all, len(self._all))
-            # What is measured once need not be measured all the time: that costs many requests.
+            # A cost that was measured need not be measured all the time: that takes many requests.
             self.is_old = any(_calls(plan) or _repeats(plan) for plan in drawn)
         else:
             try:

@@ -51,7 +51,7 @@ def malformed_input_survived(history: History) -> Iterator[Verdict]:
 
 
 def _is_odd(event: Event) -> bool:
-    """Return whether an event is text that is no JSON, or JSON that is neither a message nor meant as one."""
+    """Return whether an event is text that is not JSON, or JSON that is neither a message nor meant as one."""
     if event.kind == "text":
         return len(event.text or b"") <= LARGEST
     message = event.message

@@ -102,7 +102,7 @@ class LinesWire(MessageWire):
 
     @property
     def unended(self) -> bytes:
-        """What the target has sent since the last end of a line."""
+        """The bytes that the target has sent since the last end of a line."""
         return bytes(self._lines.rest)
 
     async def read(self) -> None:
@@ -286,7 +286,7 @@ class ProcessWire(LinesWire):
         import termios
 
         size = bytearray(4)
-        # The pipe keeps what nobody reads any more, and counts it for its writing end as well (pipe(7)).
+        # The pipe keeps its bytes after the reader has ended, and counts them for its writing end as well (pipe(7)).
         with contextlib.suppress(OSError, ValueError):
             fcntl.ioctl(self._child.stdin.fileno(), termios.FIONREAD, size)
         return 0 < self._written <= int.from_bytes(size, sys.byteorder)
