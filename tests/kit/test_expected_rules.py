@@ -16,6 +16,7 @@ from tests.kit.test_rules import (
     T,
     after,
     ask,
+    cancel,
     done,
     error,
     old,
@@ -85,6 +86,10 @@ ROWS: dict[str, tuple[list[T], list[T], list[T]]] = {
             old(text(b"{"), DIED, transport="websocket"),
             old(text(b"x" * 200_000), DIED),
             old(tell("notifications/x"), DIED),
+            # Something else may have ended it.
+            old(CALL, cancel(1), text(b"{"), DIED),
+            old(CALL, text(b"{"), ask(2, "ping"), DIED),
+            old(tell("notifications/roots/list_changed"), text(b"{"), DIED),
         ],
     ),
     "answers-while-working": (

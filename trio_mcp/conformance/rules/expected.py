@@ -41,13 +41,30 @@ def malformed_input_survived(history: History) -> Iterator[Verdict]:
             later = (asked for asked in connection.requests if connection.position(asked.event) > place)
             if (answer := next((asked.answers[0] for asked in later if asked.answers), None)) is not None:
                 yield held(answer)
-        if odd and (end := connection.close) is not None and end.sender == "server":
-            answered = [connection.position(asked.event) for asked in connection.requests if asked.answers]
-            last = next((event for event in odd if connection.position(event) > max(answered, default=0)), None)
-            halved = any(event.facts.get("what") == "half closed" for event in connection.events)
-            if last is not None and not halved:
-                said = (last.text or repr(last.message).encode())[:40]
-                yield broken(end, f"the server ended after {said!r}")
+        end = connection.close
+        if end is not None and end.sender == "server" and (last := _blamed(connection, odd)) is not None:
+            said = (last.text or repr(last.message).encode())[:40]
+            yield broken(end, f"the server ended after {said!r}")
+
+
+def _blamed(connection: Connection, odd: Sequence[Event]) -> Event | None:
+    """Return the odd line that must have ended a server, or None if something else may have done it."""
+    harmless = max((connection.position(asked.event) for asked in connection.requests if asked.answers), default=0)
+    is_working = any(asked.method in _WORK and not asked.answers for asked in connection.requests)
+    if is_working or any(event.facts.get("what") == "half closed" for event in connection.events):
+        return None
+    later = [event for event in connection.events[harmless + 1 :] if event.sender == "client" and event.kind in _SAID]
+    blamed = [event for event in later if any(event is each for each in odd)]
+    # A notification, such as a cancellation that comes at a bad moment, may have ended the server as well.
+    others = [event for event in later if not (_is_harmless(event) or any(event is each for each in odd))]
+    return blamed[0] if blamed and not others else None
+
+
+def _is_harmless(event: Event) -> bool:
+    return is_request(event.message) or member_of(event.message, "method") == "notifications/initialized"
+
+
+_SAID: Final = ("message", "text")
 
 
 def _is_odd(event: Event) -> bool:
