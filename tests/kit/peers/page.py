@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from trio_mcp.conformance.outcomes import CheckReport
 from trio_mcp.conformance.rules.catalogue import RULES
+from trio_mcp.conformance.rules.model import LEVELS
 
 from .running import Run, baseline
 from .table import CLIENTS, SERVERS
@@ -37,8 +38,8 @@ $ python -m tests.kit.peers python-v1-client --examples 500 --time 120
 Rules that are neither held nor broken had no occasion, or can't be checked: a server without prompts has none to check.
 The number of broken ones may include what was seen once in that run, and could not be repeated.
 
-| peer | what | transport | revision | requests | rules that hold | broken MUST | broken SHOULD |
-|---|---|---|---|---|---|---|---|
+| peer | what | transport | revision | requests | rules that hold | broken MUST | broken SHOULD | broken EXPECTED |
+|---|---|---|---|---|---|---|---|---|
 """
 
 FINDINGS = """
@@ -64,7 +65,7 @@ def _title(peer: str) -> str:
 
 def _row(run: Run, report: CheckReport) -> str:
     held = sum(outcome.status == "held" for outcome in report.outcomes)
-    broken = [sum(outcome.rule.level == level for outcome in report.broken) for level in ("MUST", "SHOULD")]
+    broken = [sum(outcome.rule.level == level for outcome in report.broken) for level in LEVELS]
     cells = [f"`{run.peer}`", _title(run.peer), run.transport, run.revision, f"{report.requests:,}", held, *broken]
     return f"| {' | '.join(map(str, cells))} |"
 
