@@ -48,7 +48,7 @@ def test_every_plan_can_be_kept_in_a_file(known: list[Facts]) -> None:
     assert plan_from_json(plan_to_json(odd)) == odd
 
 
-COMPARE = [{"do": "compare", "requests": [["ping", None], "ping"], "refused": ["ping", {}]}]
+COMPARE = [{"do": "compare", "requests": [["ping", None], "ping"], "refused": [["ping", {}]]}]
 
 
 @pytest.mark.parametrize(

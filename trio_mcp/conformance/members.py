@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["items_of", "member_of", "object_of", "objects_of", "parsed"]
+__all__ = ["is_refused", "items_of", "member_of", "object_of", "objects_of", "parsed"]
 
 
 def parsed(text: bytes) -> Any:
@@ -18,6 +18,11 @@ def parsed(text: bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def is_refused(response: Any) -> bool:
+    """Return whether the response to a call is an error, or a result that says that the call failed."""
+    return member_of(response, "error") is not None or member_of(response, "result", "isError") is True
 
 
 def object_of(value: object) -> dict[str, Any]:

@@ -248,22 +248,23 @@ class Repeat:
 
 @attrs.frozen
 class Compare:
-    """Make requests twice, then one that the server should refuse, and then the first requests once more.
+    """Make requests twice, and once more after each of the calls that the server should refuse.
 
     Attributes:
         requests: The method and the parameters of each request that shows something of the server's state.
-        refused: The method and the parameters of the request that should be refused.
+        refused: The method and the parameters of each call that should be refused.
     """
 
     requests: tuple[tuple[str, Mapping[str, Any] | None], ...]
-    refused: tuple[str, Mapping[str, Any] | None]
+    refused: tuple[tuple[str, Mapping[str, Any] | None], ...]
     connection: int = 0
 
     def __attrs_post_init__(self) -> None:
         # The step may come from a file that was edited by hand.
-        each = [*self.requests, self.refused] if isinstance(self.requests, tuple) else [None]
+        is_listed = isinstance(self.requests, tuple) and isinstance(self.refused, tuple)
+        each = [*self.requests, *self.refused] if is_listed else [None]
         if not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in each):
-            raise TypeError("'requests' and 'refused' must be pairs of a method and its parameters")
+            raise TypeError("'requests' and 'refused' must be lists of pairs of a method and its parameters")
 
 
 Step: TypeAlias = (

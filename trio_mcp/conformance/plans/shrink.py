@@ -335,8 +335,10 @@ class Shrinker:
                 yield from _each_reset(step, reason=None, which=0)
             case Pause():
                 yield from _each_reset(step, seconds=0.05)
-            case Compare(requests=requests) if len(requests) > 1:
-                for each in requests:
+            case Compare():
+                for each in step.refused if len(step.refused) > 1 else ():
+                    yield attrs.evolve(step, refused=(each,))
+                for each in step.requests if len(step.requests) > 1 else ():
                     yield attrs.evolve(step, requests=(each,))
             case Write(texts=texts) if len(texts) > 1:
                 for at in range(len(texts)):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from trio_mcp.conformance.members import member_of, object_of
+from trio_mcp.conformance.members import is_refused, member_of, object_of
 from trio_mcp.conformance.rules.common import (
     LARGEST,
     asked_about,
@@ -138,7 +138,16 @@ _NEEDS: Final = {
 @expected(
     "Know the methods of each capability that is declared.",
     "A client offers its user what the server has declared, and can't use it.",
-    moves=("call-tool", "read-resource", "get-prompt", "subscribe", "complete", "set-level", "listen", "task-list"),
+    moves=(
+        "call-tool",
+        "read-resource",
+        "get-prompt",
+        "subscribe",
+        "complete-unknown",
+        "set-level",
+        "listen",
+        "task-list",
+    ),
 )
 def declared_methods_known(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, *_NEEDS):
@@ -158,11 +167,6 @@ def _is_listed(connection: Connection, asked: RecordedRequest) -> bool:
             return params.get("name") in connection.listed["prompts/list"]
         case "resources/read":
             return params.get("uri") in connection.listed["resources/list"]
-        case "completion/complete":
-            name = member_of(params, "ref", "name"), member_of(params, "ref", "uri")
-            return (
-                name[0] in connection.listed["prompts/list"] or name[1] in connection.listed["resources/templates/list"]
-            )
     return True
 
 
@@ -220,13 +224,14 @@ def refused_call_changes_nothing(history: History) -> Iterator[Verdict]:
         for mark in marks:
             place, count = connection.position(mark), int(mark.facts.get("requests", 0))
             before = [asked for asked in connection.requests if connection.position(asked.event) < place][-2 * count :]
-            after = [asked for asked in connection.requests if connection.position(asked.event) > place][: count + 1]
-            if len(before) == 2 * count and len(after) == count + 1 and _is_refused(after[0]):
-                yield from _compared(before[:count], before[count:], after[1:])
+            after = [asked for asked in connection.requests if connection.position(asked.event) > place]
+            while len(before) == 2 * count and len(after) > count and _is_refused(after[0]):
+                yield from _compared(before[:count], before[count:], after[1 : count + 1])
+                before, after = [*before[count:], *after[1 : count + 1]], after[count + 1 :]
 
 
 def _is_refused(asked: RecordedRequest) -> bool:
-    return asked.error is not None or (asked.result is not None and asked.result.get("isError") is True)
+    return bool(asked.answers) and is_refused(asked.answers[0].message)
 
 
 def _compared(*rounds: Sequence[RecordedRequest]) -> Iterator[Verdict]:

@@ -51,11 +51,12 @@ def repeat_calls(facts: Facts) -> st.SearchStrategy[Plan]:
 def compare_after_refusal(facts: Facts) -> st.SearchStrategy[Plan]:
     """Look at the server, make a call that it should refuse, and look again."""
     looks: list[Request] = [*((each, None) for each in declared_lists(facts)), *_calls(facts)]
+    # Each look is made many times, so there are few of them, but other ones in each plan.
+    some = st.permutations(looks).map(lambda order: tuple(order[:AT_ONCE]))
+    calls = st.lists(call_near_valid.make(facts), min_size=AT_ONCE // 2, max_size=AT_ONCE)
 
-    def compare(chosen: list[Request], plan: Plan) -> Plan:
-        (call,) = plan
-        assert isinstance(call, Ask)
-        return (Compare(tuple(chosen), (call.method, call.params)),)
+    def compare(chosen: tuple[Request, ...], plans: list[Plan]) -> Plan:
+        refused = [(step.method, step.params) for plan in plans for step in plan if isinstance(step, Ask)]
+        return (Compare(chosen, tuple(refused)),)
 
-    some = st.lists(one_of(looks), min_size=1, max_size=AT_ONCE, unique_by=repr)
-    return st.builds(compare, some, call_near_valid.make(facts))
+    return st.builds(compare, some, calls)
