@@ -17,6 +17,7 @@ import trio
 import trio.testing
 from pydantic_core import to_json
 
+import trio_mcp
 from tests.http_peer import LATEST, http_request as http, request
 from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import Made, served
@@ -143,7 +144,8 @@ async def yard(options: HttpOptions, first: int) -> AsyncIterator[Yard]:
 def kept() -> int:
     """Return the number of bytes that our own code has allocated and not freed."""
     filters = [
-        tracemalloc.Filter(inclusive=True, filename_pattern="*/trio_mcp/*"),
+        # The folder of the checkout may have the name of the package.
+        tracemalloc.Filter(inclusive=True, filename_pattern=str(Path(trio_mcp.__file__).parent / "*")),
         # pydantic's parser has a cache of short strings, of a fixed size.
         tracemalloc.Filter(inclusive=False, filename_pattern="*/trio_mcp/jsonrpc/codec.py"),
     ]

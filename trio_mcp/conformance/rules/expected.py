@@ -162,7 +162,11 @@ def _is_listed(connection: Connection, asked: RecordedRequest) -> bool:
     params = asked.params
     match asked.method:
         case "tools/call":
-            return params.get("name") in connection.tools
+            tool = connection.tools.get(params.get("name", ""))
+            # 2025-11-25 `basic/utilities/tasks`, Tool-Level Negotiation: -32601 also means that the tool must be called
+            # as a task, or must not.
+            support = None if tool is None else object_of(tool.get("execution")).get("taskSupport")
+            return tool is not None and support != "required" and "task" not in params
         case "prompts/get":
             return params.get("name") in connection.listed["prompts/list"]
         case "resources/read":
