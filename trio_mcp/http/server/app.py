@@ -201,12 +201,7 @@ class HttpApp:
         seen, key = self._seen.find(scope)
         request = HttpRequest(scope, receive, Headers(scope["headers"]) if seen is None else seen)
         answer = HttpAnswer(send)
-        # The card comes before everything else: it is for everybody, whatever their origin and without a token.
-        if self._card is not None and (page := self._card.find(request)) is not None:
-            await self._card.serve(page, request, answer)
-            return
-        # CORS comes next: its headers are sent with every response, refusals included, so that a page can read it.
-        if self.options.settings["cors"] and await self._is_preflight(request, answer):
+        if (self._card is not None or self.options.settings["cors"]) and await self._is_public(request, answer):
             return
         if request.path != self.options.settings["path"]:
             await self._elsewhere(request, answer)
@@ -240,6 +235,15 @@ class HttpApp:
             await self._post(request, answer, settings)
         else:
             await self._of_session(verdict, request, answer)
+
+    async def _is_public(self, request: HttpRequest, answer: HttpAnswer) -> bool:
+        """Respond to a request for the card, or to a preflight request; return whether it was one."""
+        # The card comes before everything else: it is for everybody, whatever their origin and without a token.
+        if self._card is not None and (page := self._card.find(request)) is not None:
+            await self._card.serve(page, request, answer)
+            return True
+        # CORS comes next: its headers are sent with every response, refusals included, so that a page can read it.
+        return bool(self.options.settings["cors"]) and await self._is_preflight(request, answer)
 
     async def _judge_head(self, request: HttpRequest, settings: RuleSettings) -> Opening | Refusal:
         if self._legacy.shared and self._foreign(request) is None:
