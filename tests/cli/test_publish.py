@@ -91,7 +91,6 @@ def content_of(folder: Path) -> dict[str, bytes | str]:
 
 PACKAGE: dict[str, Any] = {
     "registryType": "pypi",
-    "registryBaseUrl": "https://pypi.org",
     "identifier": "counter",
     "version": "0.1.0",
     "runtimeHint": "uvx",
@@ -654,7 +653,7 @@ VALID: dict[str, dict[str, Any]] = {
     "GitLab": of(repository={"url": "https://gitlab.com/group/sub/counter", "source": "gitlab"}),
     "a bundle": of(packages=[BUNDLE]),
     "an image": of(packages=[{"registryType": "oci", "identifier": "ghcr.io/a/b:1", "transport": {"type": "stdio"}}]),
-    "npm": package(registryType="npm", registryBaseUrl="https://registry.npmjs.org", identifier="@octocat/counter"),
+    "npm": package(registryType="npm", identifier="@octocat/counter"),
     "a secret variable": package(environmentVariables=[{"name": "KEY", "isRequired": True, "isSecret": True}]),
     "an argument with a value": argument(type="positional", value="serve"),
     "an argument with a hint": argument(type="positional", valueHint="folder", isRepeated=True, format="filepath"),
@@ -684,7 +683,7 @@ INVALID: dict[str, tuple[object, str]] = {
     "alternatives": (package(version="1.2 || 1.3"), "packages[0].version: '1.2 || 1.3' is not one version"),
     "no transport": (package(transport={}), "packages[0].transport: "),
     "stdio at a URL": (package(transport={"type": "stdio", "url": "http://x"}), "transport.url: must be left out"),
-    "another index": (package(registryBaseUrl="https://test.pypi.org"), "is not https://pypi.org"),
+    "another index": (package(registryBaseUrl="https://x.example"), "registryBaseUrl: leave it out"),
     "a bundle without its hash": (
         of(packages=[{key: value for key, value in BUNDLE.items() if key != "fileSha256"}]),
         "packages[0].fileSha256: is missing",

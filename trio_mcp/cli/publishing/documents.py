@@ -43,16 +43,10 @@ MAX_PROVIDED: Final = 4096
 """How many bytes of JSON the publisher's own metadata may have."""
 PROVIDED: Final = "io.modelcontextprotocol.registry/publisher-provided"
 
-HOMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "npm": ("https://registry.npmjs.org",),
-    "pypi": ("https://pypi.org",),
-    "nuget": ("https://api.nuget.org/v3/index.json", "https://api.nuget.org"),
-    "oci": (),
-    "mcpb": (),
-}
-"""The type of a package -> the ``registryBaseUrl`` that it may have; none if its identifier says where it is."""
 VERSIONED: Final = ("npm", "pypi", "nuget")
 """The types of packages that need a version of their own."""
+PACKAGED: Final = (*VERSIONED, "oci", "mcpb")
+"""The types of packages."""
 
 _STRICT_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9]/[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]")
 _FORGES: Final = {
@@ -215,15 +209,14 @@ def _of_repository(repository: CardRepository) -> Iterator[str]:
 
 
 def _of_package(package: RegistryPackage) -> Iterator[str]:
-    kind, homes = package.registry_type, HOMES.get(package.registry_type)
-    if homes is None:
-        yield f"registryType: {kind[:80]!r} is not one of {', '.join(HOMES)}"
+    kind = package.registry_type
+    if kind not in PACKAGED:
+        yield f"registryType: {kind[:80]!r} is not one of {', '.join(PACKAGED)}"
         return
     if not package.identifier or re.search(r"\s", package.identifier):
         yield f"identifier: {package.identifier[:80]!r} is empty, or has spaces in it"
-    base = package.registry_base_url
-    if base is not None and base.rstrip("/") not in homes:
-        yield f"registryBaseUrl: {base[:80]!r} is not {homes[0]}" if homes else "registryBaseUrl: must be left out here"
+    if package.registry_base_url is not None:
+        yield "registryBaseUrl: leave it out, since the type says which registry it is, and no other is accepted"
     if kind in VERSIONED and package.version is None:
         yield "version: is missing"
     if kind == "mcpb":
@@ -293,7 +286,6 @@ def server_document(name: str, version: str, project: Project, info: Implementat
         "packages": [
             {
                 "registryType": "pypi",
-                "registryBaseUrl": "https://pypi.org",
                 "identifier": project.name,
                 "version": version,
                 "runtimeHint": "uvx",
