@@ -23,6 +23,7 @@ APART = {
     "redis": "redis-server",
     "chromium": "Chromium",
     "xvfb": "Xvfb, and a Python with tkinter",
+    "curl": "curl",
     "again": "more time: whole suites once more, over each runner or without the legacy era; frameworks",
     "long": "still more time: every combination",
 }

@@ -94,7 +94,7 @@ class Worker:
 def warm_up(contenders: Mapping[str, Measurable], in_flight: int, seconds: float) -> None:
     """Call each contender for a while before a case, and forget what was measured then."""
     for each in contenders.values():
-        # What was measured before belongs to the groups of an earlier case, so it stays as it is.
+        # The object of the case before is kept unchanged: its groups refer to it.
         each.measured = Times()
         each.throughput(in_flight, min(_WARM_UP, seconds))
         each.measured = Times()

@@ -20,8 +20,8 @@ import trio
 from ruamel.yaml import YAML
 
 from tests.cli.running import ROOT
-from trio_mcp import Client, StdioServerParameters
-from trio_mcp.cli import files, main
+from trio_mcp import Client, StdioServerParameters, _files as files
+from trio_mcp.cli import main
 from trio_mcp.cli.exits import FAILED, OK, USAGE
 from trio_mcp.cli.publishing.bundle import MOST_BYTES
 from trio_mcp.cli.publishing.documents import SCHEMA, document_problems
@@ -580,7 +580,7 @@ def test_a_wrong_input_is_one_line_and_leaves_everything_as_it_was(
     assert (found, out) == (status, "")
     assert last.startswith("trio-mcp publish: ")
     assert said in last
-    # What an exception in the user's own file says comes before.
+    # The traceback of an exception in the user's own file is printed before the line.
     assert error.count("\n") == 1 or "ZeroDivisionError" in error
     assert "\x1b" not in error
     assert content_of(project) == before

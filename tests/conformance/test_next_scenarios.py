@@ -61,7 +61,7 @@ async def test_one_challenge_names_all_scopes_of_an_operation(
         assert granted.status_code == 200
         result = await answered(granted)
         assert result["contents" if method == "resources/read" else "messages" if "prompts" in method else "content"]
-        # Without a token, the server for all other scenarios responds.
+        # A request without a token still reaches the server for all other scenarios.
         open_to_all = await client.post(url, **posted("tools/list", {}))
         assert "test_image_content" in open_to_all.text
 

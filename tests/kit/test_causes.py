@@ -129,13 +129,13 @@ async def test_a_line_shows_a_failure_over_stdio() -> None:
     assert json.loads(said)["id"] == "1"
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.curl
 @pytest.mark.parametrize(
     ("name", "says"),
     [
         ("skips name header", '"result"'),
         # It needs a session, whose id the line takes from the response to initialize.
-        pytest.param("ended session answers", '"result": {}', marks=pytest.mark.again),
+        ("ended session answers", '"result": {}'),
     ],
 )
 async def test_a_line_shows_a_failure_over_http(name: str, says: str) -> None:

@@ -309,7 +309,7 @@ async def test_a_handshake_that_breaks_no_selected_rule_is_none(autojump_clock: 
     with pytest.raises(NegotiationError, match="refused"):
         await check_server(over_lines(empty), rules=["answered-once"])
     report = await check_server(over_lines(empty), rules=["initialize-answered"], baseline=["initialize-answered"])
-    # What is known does not fail, but nothing else could be decided.
+    # A known failure does not fail the check, but nothing else could be decided.
     assert (report.knowing(["initialize-answered"]).status, len(report.broken)) == (2, 1)
 
 

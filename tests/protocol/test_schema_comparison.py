@@ -137,7 +137,7 @@ def test_senders_that_use_what_the_schema_names_are_not_hurt_by_new_properties()
     more = copy.deepcopy(ITEM)
     more["properties"]["pieces"] = {"type": "integer"}  # type: ignore[index]
     narrow(more, ITEM, closed=True)
-    # Without the assumption, a value may have had any `pieces`.
+    # The schema before allows any `pieces`, unless unnamed properties are taken as forbidden.
     assert kinds(ITEM, more) == {"narrowed"}
     # Where the schema says that more may be sent, more may have been sent.
     assert kinds({**ITEM, "additionalProperties": True}, {**more, "additionalProperties": True}, closed=True) == {
@@ -153,7 +153,7 @@ def test_senders_that_use_what_the_schema_names_are_not_hurt_by_new_properties()
     both = {"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {"type": "string"}}}]}
     clash = {"allOf": [{"properties": {"a": {}, "b": {"type": "null"}}}, {"properties": {"b": {"type": "string"}}}]}
     assert kinds(both, clash, closed=True) == {"narrowed"}
-    # Behind a reference or an alternative it is.
+    # An object behind a reference or an alternative is whole.
     for wrap in (
         lambda each: {"properties": {"x": {"$ref": "#/$defs/x"}}, "$defs": {"x": each}},
         lambda each: {"properties": {"x": {"anyOf": [each, {"type": "null"}]}}},
@@ -224,7 +224,7 @@ def test_a_hostile_schema_costs_little_and_is_never_called_harmless(name: str) -
     finally:
         sys.setprofile(None)
     assert 0 < len(found) <= 101
-    # Without the limits there would be billions.
+    # The comparison would make billions of steps if there were no limits.
     assert calls < 3_000_000
     if name not in ("long", "surrogates"):
         assert {each.change for each in found} - {"widened", "reads"}

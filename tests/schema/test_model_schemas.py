@@ -380,7 +380,7 @@ def test_names_that_gemini_refuses_are_replaced() -> None:
     assert made.from_model(made.for_model(value)) == value
 
 
-# What a model sends that does not have the form it was asked for; the server judges it.
+# Arguments in another form than the model was asked for; the server judges them.
 ASTRAY: list[tuple[Any, Any]] = [
     ({"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 1}),
     ({"type": "object", "additionalProperties": {"type": "integer"}}, [{"key": 1}]),

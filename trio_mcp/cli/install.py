@@ -10,10 +10,10 @@ import stat
 import sys
 from pathlib import Path
 
+from trio_mcp._files import PRIVATE, temporary
 from trio_mcp.cli.config import is_url, plain_entry, server_name
 from trio_mcp.cli.editing import NotEditable, Taken, snippet, with_json_entry, with_yaml_entry, yaml_snippet
 from trio_mcp.cli.exits import FAILED, OK, Exit
-from trio_mcp.cli.files import PRIVATE, temporary
 from trio_mcp.cli.hosts import HOSTS
 from trio_mcp.client.config.text import read_regular
 

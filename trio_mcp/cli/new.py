@@ -234,7 +234,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _add_publishing(folder: Path, name: str, target: str) -> None:
     """Write the ``server.json`` and the workflow of a project, as `trio-mcp publish` would."""
-    from trio_mcp.cli.files import write_all  # imported late: few projects are made for publishing
+    from trio_mcp._files import write_all  # imported late: few projects are made for publishing
     from trio_mcp.cli.publishing.documents import as_text, server_document
     from trio_mcp.cli.publishing.project import read_project
     from trio_mcp.cli.publishing.workflow import WORKFLOW_PATH, workflow

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trio_mcp._files import write_all
 from trio_mcp.cli.exits import FAILED, OK, Exit
-from trio_mcp.cli.files import write_all
 from trio_mcp.cli.loading import load_server
 from trio_mcp.cli.publishing.bundle import bundle, manifest
 from trio_mcp.cli.publishing.documents import as_text, document_problems, merged, name_problem, server_document

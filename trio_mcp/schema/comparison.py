@@ -377,7 +377,7 @@ class _Comparison:
     def _any_of(self, old: list[Any], new: list[Any], closed: bool, path: str) -> list[SchemaChange]:
         if len(old) == len(new):
             pairs = [self.compare(one, other, closed, path) for one, other in zip(old, new, strict=True)]
-            # In the same order, each change is reported where it is.
+            # If the order is the same, each change is reported at its own place.
             if all(_allows(each, "widened") or _allows(each, "narrowed") for each in pairs):
                 return [change for each in pairs for change in each]
         found = []

@@ -16,6 +16,7 @@ from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.rules.urls import UrlPolicy, take_apart
 from trio_mcp.errors import AuthorizationError, TransportError
 from trio_mcp.http.headers import shown
+from trio_mcp.schema.comparison import is_deeper
 from trio_mcp.server_card.models import CARD_TYPE, ServerCard, problems_of
 from trio_mcp.server_card.settings import MAX_CARD, SUFFIX
 
@@ -152,7 +153,7 @@ def _document(url: str, response: Fetched) -> Any:
         raise CardError(url, "it is nested too deeply") from None
     except ValueError as exc:
         raise CardError(url, f"it is not valid JSON: {exc}") from None
-    if _depth(document) > MAX_DEPTH:
+    if is_deeper(document, MAX_DEPTH):
         raise CardError(url, f"it is nested more than {MAX_DEPTH} levels deep")
     return document
 
@@ -168,15 +169,3 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
-
-
-def _depth(value: Any) -> int:
-    level, depth = [value], 0
-    while level and depth <= MAX_DEPTH:
-        depth += 1
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
-        ]
-    return depth - 1 if not level else depth

@@ -143,7 +143,7 @@ HOSTILE: dict[str, tuple[Plan, str]] = {
     ),
     **{f"an endpoint at {url}": (published(token_endpoint=url), text) for url, text in EVERYWHERE},
 }
-# Only RFC 8693 has these members, and names scopes as the request does.
+# These members are only in responses of RFC 8693, whose scopes have the names that were asked for.
 OF_RFC8693: dict[str, tuple[Plan, str]] = {
     "no type of what is issued": (granted(issued_token_type=None), "a token of the type None"),
     "a refresh token": (granted(issued_token_type=REFRESH), "a token of the type urn:ietf"),

@@ -6,11 +6,9 @@ whom it is listed. The name that a server gives itself plays no role, as a serve
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,6 +16,7 @@ from urllib.parse import urlsplit
 
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import as_written
+from trio_mcp._files import PRIVATE, temporary
 from trio_mcp._secrets import mask_words
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.surface.drift import tool_drift
@@ -285,13 +284,6 @@ def _write(path: Path, pinned: _Pinned) -> None:
         for origin, by_principal in pinned.items()
     }
     text = json.dumps({FORMAT: "pins", "version": VERSION, "servers": servers}, indent=2)
-    # The file is replaced in one step, so that it is never half written; only its owner can read a file made so.
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
-    try:
-        with open(number, "w", encoding="ascii") as file:
-            file.write(text + "\n")
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    with temporary(path, f"{text}\n".encode()) as written:
+        os.chmod(written, PRIVATE)  # whatever the permissions of the old file
+        os.replace(written, path)

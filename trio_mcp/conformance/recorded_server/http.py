@@ -49,13 +49,9 @@ class RecordedHttp:
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Serve a TCP connection until it ends."""
-        wire = H11Stream(stream)
         async with stream:
             try:
-                while (request := await wire.next_request()) is not None:
-                    await self._respond(wire, *request)
-                    if not wire.next_cycle():
-                        return
+                await H11Stream(stream).serve(self._respond)
             # The client has left, has sent more than is read, or does not speak HTTP.
             except (*GONE, TooMuch, h11.RemoteProtocolError):
                 return

@@ -138,7 +138,7 @@ def expected(
 
     Args:
         sentence: What is expected.
-        reason: Why it is.
+        reason: Why every user expects it.
         section: The page and anchor that show it without a keyword; empty if no page does.
         moves: The moves that give the rule something to judge.
         transports: The transports that the rule concerns; empty for all.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import h11
@@ -55,6 +55,17 @@ class H11Stream:
     def unread(self) -> bytes:
         """The bytes that h11 has not parsed."""
         return self._h11.trailing_data[0]
+
+    async def serve(self, respond: Callable[[H11Stream, h11.Request, bytes], Awaitable[None]]) -> None:
+        """Pass each request of a client with its body to a function that responds, until the connection ends.
+
+        Raises:
+            h11.RemoteProtocolError, TooMuch: As `next_request` raises them.
+        """
+        while (request := await self.next_request()) is not None:
+            await respond(self, *request)
+            if not self.next_cycle():
+                return
 
     async def next_event(self) -> Any:
         """Read the next event.
