@@ -109,13 +109,25 @@ class ProxyFeature:
         await upstream.connected_or_refuse(context.method)
         if (level := _log_level(context)) is not None:
             await upstream.want_logs(level)
-        modern, early = upstream.client.session.modern, None
         # If both sides are modern, questions come with the upstream's result, and not before. Few calls ask any, so the
         # first round does without what rounds of input take, such as a cancel scope.
-        if modern and context.rules.input_in_results and _is_first(context.params):
-            early = await self._rounds(context, upstream)
-            if type(early) is not InputRequired:
-                return early  # type: ignore[no-any-return]
+        modern = upstream.client.session.modern
+        if not (modern and context.rules.input_in_results and context.params.keys().isdisjoint(_ANSWERING)):
+            return await self._ask(context, upstream, modern)
+        result = await self._rounds(context, upstream)
+        return result if type(result) is dict else await self._ask(context, upstream, modern, result)
+
+    async def _ask(
+        self, context: ServedContext[Any], upstream: Upstream, modern: bool, early: InputRequired | None = None
+    ) -> dict[str, Any]:
+        """Ask the client what the upstream asks, in rounds.
+
+        Args:
+            context: The context of the request.
+            upstream: The upstream.
+            modern: Whether the upstream is of the modern era.
+            early: The questions of a first round; None if the request has not been sent.
+        """
 
         async def call() -> Any:
             return await self._rounds(context, upstream) if early is None else early
@@ -131,7 +143,8 @@ class ProxyFeature:
                 # disconnected.
                 raise McpError(INTERNAL_ERROR, f"the client can't be asked: {error}") from None
             raise error from None
-        return value.result if isinstance(value, Asked) else value
+        result: dict[str, Any] = value.result if isinstance(value, Asked) else value
+        return result
 
     async def _rounds(self, context: ServedContext[Any], upstream: Upstream) -> Any:
         """Send the request for one round of input; return the upstream's result, or the questions that it asks."""
@@ -142,8 +155,7 @@ class ProxyFeature:
             params["inputResponses"] = {key: answers[key].data for key in state["keys"] if key in answers}
             if state["upstream"] is not None:
                 params["requestState"] = state["upstream"]
-        declared = self._extensions_of(context)
-        unfinished = [name for each in self._extensions if each.identifier in declared for name in each.result_types]
+        unfinished = self._unfinished(context) if self._extensions else ()
         # Rounds without questions are handled in this loop, because the proxy's client need not know of them.
         pause = FIRST_PAUSE
         for _ in range(self._max_rounds):
@@ -156,7 +168,7 @@ class ProxyFeature:
             except RemoteProtocolError as exc:
                 raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r}: {exc.message}") from None
             if questions:
-                asked = {key: self._question(context, each, spoken) for key, each in questions.items()}
+                asked = self._asked(context, questions, spoken)
                 # The upstream's state is put into the proxy's own state, to be sent back with the answers.
                 return InputRequired(asked, {"upstream": token, "keys": list(asked)})
             await trio.sleep(pause)  # without questions, the upstream only wants the request to be sent again
@@ -166,10 +178,13 @@ class ProxyFeature:
             params = {**self._params(context, upstream), "requestState": token}
         raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking to repeat the request")
 
-    def _question(self, context: ServedContext[Any], request: Any, spoken: str) -> Any:
-        if not isinstance(request, dict):
-            raise McpError(INTERNAL_ERROR, "an input request of the upstream server is malformed")
-        return handed_on(context, request.get("method", ""), request.get("params"), spoken)
+    def _asked(self, context: ServedContext[Any], questions: Mapping[str, Any], spoken: str) -> dict[str, Any]:
+        asked: dict[str, Any] = {}
+        for key, request in questions.items():
+            if not isinstance(request, dict):
+                raise McpError(INTERNAL_ERROR, "an input request of the upstream server is malformed")
+            asked[key] = handed_on(context, request.get("method", ""), request.get("params"), spoken)
+        return asked
 
     def _params(self, context: ServedContext[Any], upstream: Upstream) -> dict[str, Any]:
         """Return the parameters for the upstream, without those that belong to the connection to the client."""
@@ -208,6 +223,11 @@ class ProxyFeature:
         declared = context.client_extensions
         return {each.identifier: declared[each.identifier] for each in self._extensions if each.identifier in declared}
 
+    def _unfinished(self, context: ServedContext[Any]) -> list[str]:
+        """Return the types of result that the client gets as the upstream has sent them."""
+        declared = self._extensions_of(context)
+        return [name for each in self._extensions if each.identifier in declared for name in each.result_types]
+
     async def _set_level(self, context: ServedContext[Any]) -> dict[str, Any]:
         result = await self._logging.set_level(context)
         await context.state.want_logs(_log_level(context))
@@ -221,11 +241,6 @@ class ProxyFeature:
     async def _unsubscribe(self, context: ServedContext[Any]) -> dict[str, Any]:
         context.session.unwatch(read_uri(context))
         return {}
-
-
-def _is_first(params: Mapping[str, Any]) -> bool:
-    """Return whether a request is not one that is sent again with answers."""
-    return not any(name in params for name in _ANSWERING)
 
 
 def _log_level(context: ServedContext[Any]) -> str | None:

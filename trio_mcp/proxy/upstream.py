@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import trio
@@ -32,6 +33,7 @@ from trio_mcp.server.context import ServedContext
 from trio_mcp.server.input.rounds import RoundEnded
 from trio_mcp.server.log_messages import CURRENT, SEVERITY, wants_log
 from trio_mcp.session.calls import UNLIMITED, Limits, ProgressCallback
+from trio_mcp.session.client import ClientSession
 from trio_mcp.session.middleware import OutgoingCall
 from trio_mcp.types.common import COMPLETE, INPUT_REQUIRED
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
@@ -168,8 +170,9 @@ class Upstream:
             McpError: The upstream's error, unchanged; or -32603, naming the upstream, if it did not respond.
         """
         on_progress = _reporter(context) if "progressToken" in context.meta else None
-        with _Refusing(self, context.method):
-            client = await self.connected()
+        try:
+            # The connection is nearly always there, and every call comes through here.
+            client = self.client if self._connected else await self.connected()
             if not self._per_call:
                 return await self._sent(client, context, params, on_progress, unfinished)
             # A shared connection would send the calls of all with one token: that of the caller for whom its session
@@ -179,6 +182,10 @@ class Upstream:
                 own["log_level"] = context.client.log_level
             async with self._make_client(own) as client_of_call:
                 return await self._sent(client_of_call, context, params, on_progress, unfinished)
+        except McpError:
+            raise  # the upstream's own error passes unchanged
+        except (TrioMcpError, OSError) as exc:
+            raise self._refusal(context.method, exc) from None
 
     async def _sent(
         self,
@@ -206,9 +213,13 @@ class Upstream:
         Raises:
             McpError: As `request` raises it.
         """
-        with _Refusing(self, method):
+        try:
             client = await self.connected()
             return await client.request(method, params, timeout=None, total_timeout=None, retry=True)
+        except McpError:
+            raise
+        except (TrioMcpError, OSError) as exc:
+            raise self._refusal(method, exc) from None
 
     async def connected_or_refuse(self, method: str) -> Client:
         """Return the connection, after reconnecting if it was lost.
@@ -218,8 +229,27 @@ class Upstream:
         """
         if self._connected:  # nearly always, and every call comes through here
             return self.client
-        with _Refusing(self, method):
+        try:
             return await self.connected()
+        except McpError:
+            raise
+        except (TrioMcpError, OSError) as exc:
+            raise self._refusal(method, exc) from None
+
+    def _refusal(self, method: str, exc: Exception) -> McpError:
+        """Return what the proxy's client gets for an error on the way to the upstream."""
+        name = self.name
+        # The upstream `Client` refused the method before it was sent. To the proxy's client, such a method is unknown.
+        if isinstance(exc, CapabilityError):
+            text = f"unknown method {method!r}: the upstream server {name!r} does not offer it"
+            return McpError(METHOD_NOT_FOUND, text)
+        if isinstance(exc, AuthorizationError):  # a traceback would bury the text, which says what to do
+            logger.warning("the request %r to the upstream server %r failed: %s", method, name, exc)
+        else:
+            logger.warning("the request %r to the upstream server %r failed", method, name, exc_info=exc)
+        what = "is unavailable" if isinstance(exc, (TransportError, OSError)) else "gave no valid response"
+        # The client gets only the exception's type, because the details belong in the log.
+        return McpError(INTERNAL_ERROR, f"the upstream server {name!r} {what}: {type(exc).__name__}")
 
     @property
     def name(self) -> str:
@@ -240,14 +270,15 @@ class Upstream:
         if not self._logs_from(level):
             async with self._setting_level:  # another task may set the level during the wait
                 if not self._logs_from(level):
-                    with _Refusing(self, method):
-                        try:
-                            await client.request(method, {"level": level})
-                        except McpError:
-                            # The level counts as set even if the upstream refuses it: otherwise every call would ask
-                            # again, and be refused again.
-                            self._log_level = level
-                            raise
+                    try:
+                        await client.request(method, {"level": level})
+                    except McpError:
+                        # The level counts as set even if the upstream refuses it: otherwise every call would ask again,
+                        # and be refused again.
+                        self._log_level = level
+                        raise
+                    except (TrioMcpError, OSError) as exc:
+                        raise self._refusal(method, exc) from None
                     self._log_level = level
 
     def _logs_from(self, level: str) -> bool:
@@ -419,41 +450,6 @@ def _reporter(context: ServedContext[Any]) -> ProgressCallback:
     return report
 
 
-class _Refusing:
-    """A block that talks to the upstream: the proxy's client gets what goes wrong there as an `McpError`.
-
-    A class costs a third of what a function with ``contextlib.contextmanager`` does; every call enters such a block.
-    """
-
-    __slots__ = ("_method", "_upstream")
-
-    def __init__(self, upstream: Upstream, method: str) -> None:
-        self._upstream = upstream
-        self._method = method
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, traceback: object) -> None:
-        # The upstream's own error passes unchanged.
-        if isinstance(exc, (TrioMcpError, OSError)) and not isinstance(exc, McpError):
-            raise self._refusal(exc) from None
-
-    def _refusal(self, exc: Exception) -> McpError:
-        method, name = self._method, self._upstream.name
-        # The upstream `Client` refused the method before it was sent. To the proxy's client, such a method is unknown.
-        if isinstance(exc, CapabilityError):
-            text = f"unknown method {method!r}: the upstream server {name!r} does not offer it"
-            return McpError(METHOD_NOT_FOUND, text)
-        if isinstance(exc, AuthorizationError):  # a traceback would bury the text, which says what to do
-            logger.warning("the request %r to the upstream server %r failed: %s", method, name, exc)
-        else:
-            logger.warning("the request %r to the upstream server %r failed", method, name, exc_info=exc)
-        what = "is unavailable" if isinstance(exc, (TransportError, OSError)) else "gave no valid response"
-        # The client gets only the exception's type, because the details belong in the log.
-        return McpError(INTERNAL_ERROR, f"the upstream server {name!r} {what}: {type(exc).__name__}")
-
-
 class UpstreamClient(Client):
     """A client that passes the server's questions on instead of answering them."""
 
@@ -464,17 +460,17 @@ class UpstreamClient(Client):
         self._unanswered = calls = UnansweredCalls(upstream.heard)
         self._connection.inputs = HandedOn(upstream.answer, calls)
 
-    async def pass_on(
+    def pass_on(
         self, context: ServedContext[Any], params: dict[str, Any], on_progress: ProgressCallback | None
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         """Send a client's call, through the middleware, and wait for its result without a time limit."""
         session = self.session
         call = OutgoingCall(context.method, params, session.server.revision)
-
         limits = UNLIMITED if on_progress is None else Limits(None, None, False, on_progress)
+        return self._connection.through(call, partial(self._send, session, context, call, limits))
 
-        async def send() -> dict[str, Any]:
-            with self._unanswered.entered(context, call) as opened:
-                return await session.ask(call.method, call.params, opened, limits)
-
-        return await self._connection.through(call, send)
+    async def _send(
+        self, session: ClientSession, context: ServedContext[Any], call: OutgoingCall, limits: Limits
+    ) -> dict[str, Any]:
+        with self._unanswered.entered(context, call) as opened:
+            return await session.ask(call.method, call.params, opened, limits)

@@ -231,14 +231,12 @@ class Call:
         # once.
         elif not self._progress:
             self._task = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._abort)
 
-            def abort(_: object) -> trio.lowlevel.Abort:
-                # If `_task` were kept, the reader would later wake the task, which may then be waiting for something
-                # else.
-                self._task = None
-                return trio.lowlevel.Abort.SUCCEEDED
-
-            await trio.lowlevel.wait_task_rescheduled(abort)
+    def _abort(self, _: object) -> trio.lowlevel.Abort:
+        # If `_task` were kept, the reader would later wake the task, which may then be waiting for something else.
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 # An arbitrary choice: sweeping a heap of deadlines with fewer entries than this is not worth it.
