@@ -244,6 +244,7 @@ async def run_handler(
         if watched:
             outcome = ("ok" if failure is None else "error") if incoming.answered else "cancelled"
             options.record(context.method, "in", trio.current_time() - started, outcome)  # type: ignore[arg-type]
+        failure = None  # its traceback refers to this frame, and a cycle would stay until the collector runs
 
 
 class Handlers:

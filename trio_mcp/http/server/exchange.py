@@ -97,6 +97,7 @@ class HttpExchange:
                 gone.call(None)
             incoming.running = False
             self._run.exchanges.discard(hooks)
+            self._hooks = None  # they refer to this object, and a cycle would stay until the collector runs
             if self._stream is not None:
                 self._stream.writing.cancel("the request is over")
             if self._over is not None:

@@ -101,7 +101,10 @@ class Dispatch:
         # CURRENT is never reset, as the task serves only this request and ends with it.
         CURRENT.set((context, context.connection.trio_token))
         # A partial is used, because with a lambda, Python would allocate cells for its variables on every call.
-        return await (surround(middleware, context, partial(handler, context)) if middleware else handler(context))
+        try:
+            return await (surround(middleware, context, partial(handler, context)) if middleware else handler(context))
+        finally:
+            context.failure = None  # its traceback refers to the context, and a cycle would stay until gc runs
 
     async def inside(self, middleware: object, context: ServedContext[Any]) -> dict[str, Any]:
         """Call a request's handler through the middleware that is inside the given one; through all if None."""
