@@ -72,7 +72,9 @@ class IncomingRequest:
         lane: The lane with its own limit in which the request runs; None if it counts towards the usual limit.
         batch: The batch that its response belongs to, if any.
         hold: Kept from the arrival of the request until its handler has ended, or it is dropped from the queue.
-        scope: The cancel scope of the handler, or another object with a `cancel` method; not used here.
+        scope: The cancel scope of the handler, or another object with a `cancel` method; None before the handler is
+            started and after it has ended. Not used here.
+        lent: Whether the handler may have kept the scope; not used here.
     """
 
     request: Request
@@ -84,11 +86,17 @@ class IncomingRequest:
     batch: BatchInProgress | None = None
     hold: Hold | None = None
     scope: Any = None
+    lent: bool = False
 
     @property
     def open(self) -> bool:
         """Whether a message may still be sent for this request."""
         return not (self.cancelled or self.answered)
+
+    def cancel_handler(self, why: str) -> None:
+        """Cancel the handler, if it is running."""
+        if self.scope is not None:
+            self.scope.cancel(why)
 
 
 @attrs.define(eq=False)

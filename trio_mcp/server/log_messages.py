@@ -154,7 +154,7 @@ class McpLogHandler(logging.Handler):
         taken = context.send_notification_nowait("notifications/message", params)
         # A record that is refused because the request has its response or is cancelled does not count as dropped. A
         # record for which there was no room does.
-        if not taken and not incoming_of(context).answered and not context.cancel_scope.cancel_called:
+        if not taken and incoming_of(context).open:
             self._drop()
 
     def _drop(self) -> None:

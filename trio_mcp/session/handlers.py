@@ -19,6 +19,7 @@ from trio_mcp.jsonrpc.messages import ErrorData, Notification, Request, RequestI
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.sink import Sink
+from trio_mcp.session.workers import Workers
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 __all__ = ["Handlers", "RequestContext", "RequestHooks", "begin", "error_for", "incoming_of", "run_handler"]
@@ -59,7 +60,13 @@ class RequestContext:
     @property
     def cancel_scope(self) -> trio.CancelScope:
         """The scope of the handler, cancelled (with a reason) when the peer cancels the request or the link is lost."""
-        scope: trio.CancelScope = self._incoming.scope
+        incoming = self._incoming
+        if incoming.scope is None:  # the handler has ended
+            incoming.scope = trio.CancelScope()
+            if incoming.cancelled:
+                incoming.scope.cancel()
+        incoming.lent = True
+        scope: trio.CancelScope = incoming.scope
         return scope
 
     @property
@@ -180,8 +187,6 @@ class RequestHooks(Protocol):
 
 def begin(incoming: IncomingRequest, hooks: RequestHooks) -> tuple[RequestContext, dict[str, Any] | ErrorData | None]:
     """Return the context of a request, and its outcome if no handler is needed."""
-    # The scope is made before the task that enters it, so that a cancellation that arrives in between is not lost.
-    incoming.scope = trio.CancelScope()
     context = hooks.make_context(incoming)
     try:
         return context, hooks.intercept(context)
@@ -195,7 +200,7 @@ async def run_handler(
     options: SessionOptions,
     answer: Callable[[IncomingRequest, dict[str, Any] | ErrorData], Awaitable[None]],
 ) -> None:
-    """Run the handler of a request in its cancel scope, and send the response.
+    """Run the handler of a request, and send the response. The caller has entered the cancel scope of the request.
 
     Args:
         context: The context of the request.
@@ -210,29 +215,30 @@ async def run_handler(
     failure: Exception | None = None
     try:
         try:
-            # The response is sent inside the scope, too: if the peer cancels the request then, the response need not
-            # wait for room any more.
-            with incoming.scope:
-                # A request may be cancelled before its handler begins; a handler that never waits would not notice the
-                # cancellation.
-                if incoming.cancelled:
-                    return
-                result = await hooks.received_request(context)
-                if type(result) is not dict:
-                    result = {} if result is None else as_object(result, "a handler's result")
-                if context.client is not None:
-                    result = context.client.era.finish_result(result)
-                await answer(incoming, result)
+            # A request may be cancelled before its handler begins; a handler that never waits would not notice the
+            # cancellation.
+            if incoming.cancelled:
+                return
+            result = await hooks.received_request(context)
+            if type(result) is not dict:
+                result = {} if result is None else as_object(result, "a handler's result")
+            if context.client is not None:
+                result = context.client.era.finish_result(result)
+            # If the peer cancels the request now, the response need not wait for room any more.
+            await answer(incoming, result)
         except Exception as exc:
             failure = exc
         except BaseExceptionGroup as group:
-            # The group can't be raised as it is: a nursery in the handler was cancelled together with the session, and
-            # one of its tasks failed while it was ending. The whole group would make the session's nursery fail, so
-            # only the Cancelled is raised.
+            # The group can't be raised as it is: a nursery in the handler was cancelled, and one of its tasks failed
+            # while it was ending. The whole group would make the session's nursery fail, so only the Cancelled is
+            # raised.
             cancelled, failures = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(failures, ExceptionGroup):
                 raise
-            logger.error("the handler of %r failed", context.method, exc_info=failures)
+            if incoming.cancelled:
+                logger.error("the handler of %r failed", context.method, exc_info=failures)
+            else:  # the handler has cancelled its own scope
+                await answer(incoming, hooks.error_for(failures, context))
             raise cancelled from None
         if failure is None:
             return
@@ -248,7 +254,7 @@ async def run_handler(
 
 
 class Handlers:
-    """The running handlers of one link, each in its own task and cancel scope.
+    """The running handlers of one link, each in a task and a cancel scope that no other uses meanwhile.
 
     A session has a `Handlers` and a `Calls`. A single modern request over HTTP needs neither.
 
@@ -257,7 +263,7 @@ class Handlers:
         sink: Where responses go.
         hooks: The hooks that handle requests.
         options: Limits, and the hooks that watch requests.
-        spawn: Starts a task for a handler.
+        spawn: Starts a task for handlers, under a name.
         reply: Sends the response to a request that needs no handler, without waiting.
     """
 
@@ -267,14 +273,14 @@ class Handlers:
         sink: Sink,
         hooks: RequestHooks,
         options: SessionOptions,
-        spawn: Callable[[Callable[[RequestContext], Awaitable[None]], RequestContext], None],
+        spawn: Callable[[Callable[[], Awaitable[None]], str], None],
         reply: Callable[[SessionMessage], object],
     ) -> None:
         self._peer = peer
         self._sink = sink
         self._hooks = hooks
         self._options = options
-        self._spawn = spawn
+        self._workers = Workers(self.serve, spawn)
         self._reply = reply
         self._idle = trio.lowlevel.ParkingLot()
 
@@ -286,7 +292,7 @@ class Handlers:
         while successor is not None:
             context = self.begin(successor)
             if context is not None:
-                self._spawn(self.serve, context)
+                self._workers.start(context, successor)
                 return
             successor = self._peer.finished(successor)
 
@@ -317,7 +323,7 @@ class Handlers:
         return None
 
     async def serve(self, context: RequestContext) -> None:
-        """Run the handler of a request in its cancel scope, and send the response."""
+        """Run the handler of a request, and send the response."""
         try:
             await run_handler(context, self._hooks, self._options, self._answer)
         finally:

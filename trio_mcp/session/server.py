@@ -164,7 +164,9 @@ class ServerSession(BaseSession):
                 if message is not None:
                     answers.append(SessionMessage(message))
 
-            await run_handler(context, self, self.options, keep)
+            started.incoming.scope = trio.CancelScope()
+            with started.incoming.scope:
+                await run_handler(context, self, self.options, keep)
         self._peer.finished(started.incoming)
         # There is no response if the session was closed in the meantime.
         if not answers:

@@ -186,10 +186,9 @@ class BaseSession(EnteredOnce):
         if self._nursery is not None and not self._stopping:
             self._nursery.start_soon(function)
 
-    def _spawn_handler(self, serve: Callable[[RequestContext], Awaitable[None]], context: RequestContext) -> None:
+    def _spawn_handler(self, run: Callable[[], Awaitable[None]], name: str) -> None:
         assert self._nursery is not None
-        # Thanks to the name, Trio's instruments and tracebacks show which request a task serves.
-        self._nursery.start_soon(serve, context, name=f"request {context.method}")
+        self._nursery.start_soon(run, name=name)
 
     async def aclose(self) -> None:
         """Close the session, from any task; closing it again does nothing.
@@ -311,7 +310,7 @@ class BaseSession(EnteredOnce):
         why = str(self._calls.lost)
         _, incoming = self._peer.close()
         for received in incoming:
-            received.scope.cancel(why)
+            received.cancel_handler(why)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -392,7 +391,7 @@ class BaseSession(EnteredOnce):
                 case ProgressReceived():
                     event.outgoing.waiter.add_progress(event.params, event.size)
                 case CancelRequested():
-                    event.incoming.scope.cancel(event.reason or "the peer cancelled the request")
+                    event.incoming.cancel_handler(event.reason or "the peer cancelled the request")
                 case Reply():
                     self._reply(SessionMessage(event.message))
                 case Fault():

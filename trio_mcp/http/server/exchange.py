@@ -71,6 +71,7 @@ class HttpExchange:
         assert accepted.client is not None
         assert isinstance(accepted.message, Request)
         incoming = self._incoming = IncomingRequest(accepted.message, request.metadata, running=True)
+        incoming.scope = trio.CancelScope()  # now, because the exchange may be cut off before the handler begins
         hooks = self._hooks = self._run.exchange(self, incoming, accepted.client)
         gone = self._extras = request.extras
         if facts_of(accepted.message.method).lasting:
@@ -83,13 +84,13 @@ class HttpExchange:
                 await self._settle(incoming, outcome)
             elif gone is not None:
                 gone.call(self._client_left)
-                await self._handle(context, hooks)
+                await self._handle(incoming, context, hooks)
                 gone.call(None)  # from here on, the end of the exchange does not mean that the client has left
             else:
                 # On another ASGI server the only sign of a disconnect is an event that a task must wait for.
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch, request)
-                    await self._handle(context, hooks)
+                    await self._handle(incoming, context, hooks)
                     nursery.cancel_scope.cancel("the handler has ended")
             await self._finish()
         finally:
@@ -103,8 +104,9 @@ class HttpExchange:
             if self._over is not None:
                 self._over.set()
 
-    async def _handle(self, context: RequestContext, hooks: Hooks) -> None:
-        await run_handler(context, hooks, self._run.served.options, self._settle)
+    async def _handle(self, incoming: IncomingRequest, context: RequestContext, hooks: Hooks) -> None:
+        with incoming.scope:
+            await run_handler(context, hooks, self._run.served.options, self._settle)
         if self._stream is not None:
             # Wait until the stream's task has written the remaining notifications: the response follows on the same
             # stream, and two tasks must not write at once.
@@ -126,7 +128,7 @@ class HttpExchange:
             incoming = self._incoming
             if incoming is not None and incoming.running and incoming.open:
                 incoming.cancelled = True
-                incoming.scope.cancel(why)  # `begin` has made the scope, before the first wait
+                incoming.scope.cancel(why)
 
     async def end_at(self, deadline: float) -> None:
         """At a deadline on Trio's clock, respond to a request that would last forever, and end the exchange."""
