@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,25 @@ async def test_a_request_does_not_see_context_variables_of_the_one_before() -> N
             await wire.send(request(number))
             await wire.receive()
     assert seen == [None, 1, None, 2]
+
+
+async def test_what_a_request_held_is_free_although_its_task_waits_for_the_next() -> None:
+    class Big:
+        """Can be referred to weakly."""
+
+    held: list[weakref.ref[object]] = []
+
+    async def answer(context: RequestContext) -> dict[str, Any]:
+        big = Big()
+        SEEN.set((big, context))
+        held.extend([weakref.ref(big), weakref.ref(context.request)])
+        return {}
+
+    async with server_on_wire(answer) as (_, wire):
+        await wire.send(request(1))
+        await wire.receive()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [each() for each in held] == [None, None]
 
 
 def cancel(scope: trio.CancelScope) -> None:

@@ -82,8 +82,8 @@ class Worker:
 
     async def run(self) -> None:
         """Run the handler of the first request, then those that `wake` gives; end if there are enough idle workers."""
-        self._task = trio.lowlevel.current_task()
-        idle = self._workers.idle
+        task = self._task = trio.lowlevel.current_task()
+        idle, idle_context = self._workers.idle, contextvars.copy_context()
         while True:
             with self._scope:
                 while not self._spent:
@@ -91,6 +91,7 @@ class Worker:
                         if len(idle) >= MAX_IDLE:
                             return
                         idle.append(self)
+                        task.context = idle_context  # so that what the last request has set is free
                         await trio.lowlevel.wait_task_rescheduled(self._abort)
                     await self._serve()
             self._scope, self._spent = trio.CancelScope(), False
