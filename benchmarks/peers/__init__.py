@@ -18,6 +18,8 @@ PROGRAMS = Path(__file__).resolve().parent
 
 _PACKAGES = PINS / "package.json"
 _REQUIREMENTS = PINS / "requirements" / "fastmcp.txt"
+# Its tasks are a package of their own, whose newest release is for an earlier FastMCP.
+_WITH_TASKS = PINS / "requirements" / "fastmcp_tasks.txt"
 # What a run compares with, of what the two manifests pin.
 _NPM = ("@modelcontextprotocol/sdk", "@modelcontextprotocol/server", "@modelcontextprotocol/client")
 
@@ -37,7 +39,8 @@ def install(say: Callable[[str], None]) -> None:
         InstallError: An installer failed or did not finish; the message says what to do.
     """
     install_npm(_PACKAGES, say, ADVICE)
-    install_python(_REQUIREMENTS, say, ADVICE)
+    for requirements in (_REQUIREMENTS, _WITH_TASKS):
+        install_python(requirements, say, ADVICE)
 
 
 def _modules() -> Path:
@@ -45,7 +48,8 @@ def _modules() -> Path:
 
 
 def _have() -> dict[str, bool]:
-    return {TYPESCRIPT: node() is not None and _modules().exists(), FASTMCP: environment_of(_REQUIREMENTS).exists()}
+    fast = all(environment_of(each).exists() for each in (_REQUIREMENTS, _WITH_TASKS))
+    return {TYPESCRIPT: node() is not None and _modules().exists(), FASTMCP: fast}
 
 
 def missing() -> list[str]:
@@ -61,18 +65,24 @@ def typescript(program: str, *arguments: str) -> list[str] | None:
 
 
 def fastmcp(*arguments: str) -> list[str] | None:
-    """Return the command of the server on FastMCP; None if it can't run."""
+    """Return the command of the server on FastMCP; None if it can't run. The argument ``tasks`` is for its tasks."""
     if FASTMCP in missing():
         return None
-    return [str(environment_of(_REQUIREMENTS)), str(PROGRAMS / "fastmcp_server.py"), *arguments]
+    environment = environment_of(_WITH_TASKS if "tasks" in arguments else _REQUIREMENTS)
+    return [str(environment), str(PROGRAMS / "fastmcp_server.py"), *arguments]
 
 
 def versions() -> dict[str, str]:
     """Return the versions of the peers."""
     have = _have()
     pinned = json.loads(_PACKAGES.read_text())["dependencies"]
-    (fast,) = [line for line in _REQUIREMENTS.read_text().splitlines() if line.startswith("fastmcp==")]
     return {
         **{name: pinned[name] if have[TYPESCRIPT] else "not installed" for name in _NPM},
-        "fastmcp": fast.partition("==")[2] if have[FASTMCP] else "not installed",
+        "fastmcp": _pinned(_REQUIREMENTS) if have[FASTMCP] else "not installed",
+        "fastmcp with tasks": _pinned(_WITH_TASKS) if have[FASTMCP] else "not installed",
     }
+
+
+def _pinned(requirements: Path) -> str:
+    (version,) = [line[9:] for line in requirements.read_text().splitlines() if line.startswith("fastmcp==")]
+    return version

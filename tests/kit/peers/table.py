@@ -113,7 +113,7 @@ _SDK = {"stdio": ("stdio",), "http": ("http",)}
 SERVERS = {
     "python-v1": Server("Python SDK 1.30.0", _ours_in_python("python_server.py", "python_v1", "v1"), **_SDK),
     "python-v2": Server("Python SDK 2.3.0", _ours_in_python("python_server.py", "tests", "v2"), modern=True, **_SDK),
-    "fastmcp": Server("FastMCP 4.1.2", _ours_in_python("python_server.py", "fastmcp", "fastmcp"), modern=True, **_SDK),
+    "fastmcp": Server("FastMCP 4.2.3", _ours_in_python("python_server.py", "fastmcp", "fastmcp"), modern=True, **_SDK),
     "typescript-v1": Server("TypeScript SDK 1.32.2", _ours_in_node("ts_server.mjs", "v1"), **_SDK),
     "typescript-v2": Server("TypeScript SDK 2.4.0", _ours_in_node("ts_server.mjs", "v2"), modern=True, **_SDK),
     "everything": Server(
@@ -151,7 +151,7 @@ class Client:
 CLIENTS = {
     "python-v1-client": Client("Python SDK 1.30.0", _ours_in_python("python_client.py", "python_v1", "v1")),
     "python-v2-client": Client("Python SDK 2.3.0", _ours_in_python("python_client.py", "tests", "v2"), modern=True),
-    "fastmcp-client": Client("FastMCP 4.1.2", _ours_in_python("python_client.py", "fastmcp", "fastmcp"), modern=True),
+    "fastmcp-client": Client("FastMCP 4.2.3", _ours_in_python("python_client.py", "fastmcp", "fastmcp"), modern=True),
     "typescript-v1-client": Client("TypeScript SDK 1.32.2", _ours_in_node("ts_client.mjs", "v1")),
     "typescript-v2-client": Client("TypeScript SDK 2.4.0", _ours_in_node("ts_client.mjs", "v2"), modern=True),
 }
