@@ -105,7 +105,7 @@ class Worker:
         try:
             await self._workers.serve(context)
         finally:
-            # Whoever still has the context of the request must not cancel the next one with it.
+            # A function that still has the context of the request must not cancel the next one with it.
             self._spent = incoming.lent
             incoming.scope = self._context = None
             del self._incoming

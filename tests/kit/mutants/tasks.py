@@ -13,7 +13,7 @@ from tests.kit.mutants.server import PREFIX, TOOLS, Message, Refused, Request
 from tests.kit.mutants.web import Answer, Stream
 
 RELATED = f"{PREFIX}related-task"
-SUPPORT = {"slow": "optional", "echo": "optional", "fail": "optional", "show": "required"}
+SUPPORT = {"slow": "optional", "echo": "optional", "fail": "optional", "ask": "optional", "show": "required"}
 ENDED = ("completed", "failed", "cancelled")
 KEPT = 2
 """Tasks that have ended and are still known."""
@@ -35,6 +35,8 @@ class Task:
         self.scope = trio.CancelScope()
         self.over = trio.Event()
         self.stopped = trio.Event()
+        self.awaited = trio.Event()
+        self.awaiting: Request | None = None
         self.result: Message | None = None
 
     @staticmethod
@@ -59,6 +61,7 @@ class TaskSession(Session):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.tasks: dict[str, Task] = {}
+        self.works: dict[int, Task] = {}
 
     def declared(self, request: Request) -> Message:
         return super().declared(request) | {"tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
@@ -103,7 +106,26 @@ class TaskSession(Session):
         """Return what is told of a task."""
         return dict(task.state)
 
+    async def ask(self, request: Request, kind: str) -> Any:
+        task = self.works.get(id(request))
+        if task is None:
+            return await super().ask(request, kind)
+        task.set("input_required", "It asks")
+        with trio.move_on_after(2):
+            await task.awaited.wait()  # a question goes where the result is awaited
+        answer = await super().ask(task.awaiting, kind) if task.awaiting is not None else None
+        task.set("working", "It goes on")
+        return answer
+
+    def question(self, kind: str, request: Request) -> Message:
+        asked = super().question(kind, request)
+        if request.method != "tasks/result":
+            return asked
+        related = {RELATED: {"taskId": request.params["taskId"]}}
+        return asked | {"params": asked.get("params", {}) | {"_meta": related}}
+
     async def work(self, request: Request, task: Task) -> None:
+        self.works[id(request)] = task
         with task.scope:
             try:
                 result = await super().tools_call(request)
@@ -133,6 +155,8 @@ class TaskSession(Session):
 
     async def take(self, request: Request) -> Message:
         task = self.known(request)
+        task.awaiting = request
+        task.awaited.set()
         await task.over.wait()
         await task.stopped.wait()
         return (task.result or {}) | {"_meta": {RELATED: {"taskId": task.state["taskId"]}}}
@@ -298,6 +322,12 @@ class ResultOfTaskIsItsState(TaskSession):
 class ResultNamesNoTask(TaskSession):
     async def take(self, request: Request) -> Message:
         return {name: value for name, value in (await super().take(request)).items() if name != "_meta"}
+
+
+@breaks("task-questions-related")
+class QuestionOfTaskNamesNoTask(TaskSession):
+    def question(self, kind: str, request: Request) -> Message:
+        return Session.question(self, kind, request)
 
 
 @breaks("related-task-absent")

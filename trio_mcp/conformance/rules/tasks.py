@@ -40,6 +40,7 @@ ANOTHER: Final = f"{NO_TASK}another"
 ONLY: Final = ("2025-11-25",)
 ENDED: Final = ("completed", "failed", "cancelled")
 CALLS: Final = "tasks.requests.tools.call"
+ASKS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
 ABOUT: Final = ("tasks/get", "tasks/result", "tasks/cancel")
 
 RUN: Final = ("task-run", "task-cancelled")
@@ -433,6 +434,35 @@ def related_task_present(_: Event, _connection: Connection, asked: RecordedReque
         return UNDECIDED
     related = _related(asked.result)
     return None if related == task.id else f"the result names the related task {related!r}, not {task.id!r}"
+
+
+@stated_rule(sentence="Name the task in the `_meta` of questions that belong to it.", moves=RUN)
+def task_questions_related(history: History) -> Iterator[Verdict]:
+    """Judge the questions asked while one task runs and no request is open that could ask, too."""
+    for connection in history:
+        tasks = list(_of(connection).values()) if _offers(connection, CALLS) else []
+        for asked in connection.questions if tasks else ():
+            at = connection.position(asked.event)
+            running = [
+                task.id
+                for task in tasks
+                if connection.position(task.made) < at
+                and (task.ended is None or connection.position(task.ended[0]) > at)
+            ]
+            if asked.method in ASKS and len(running) == 1 and not _others_open(connection, at):
+                related = _related(asked.params)
+                problem = f"the question names the related task {related!r}, not {running[0]!r}"
+                yield judged(related == running[0], asked.event, problem)
+
+
+def _others_open(connection: Connection, at: int) -> bool:
+    """Return whether a request other than those about tasks has no response yet at a position."""
+    return any(
+        not asked.method.startswith("tasks/")
+        and connection.position(asked.event) < at
+        and not (asked.answers and connection.position(asked.answers[0]) < at)
+        for asked in connection.requests
+    )
 
 
 @stated_rule(
