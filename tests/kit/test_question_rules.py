@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.kit.transcripts import asked, fields, messages, opening
@@ -138,6 +139,10 @@ CASES: dict[str, tuple[list[list[Event]], list[list[Event]]]] = {
     ),
     "input-required-has-content": ([rounds(({}, asks("s"))), rounds(({}, asks(q="x")))], [rounds(({}, asks()))]),
     "input-requests-known": ([rounds(({}, asks(q="roots/list")))], [rounds(({}, asks(q="tools/list")))]),
+    "input-request-keys-unique": (
+        [rounds(({}, asks(q="roots/list")))],
+        [[attrs.evolve(each, facts={"repeated": ["q"]}) for each in rounds(({}, asks(q="roots/list")))]],
+    ),
     "input-required-where-allowed": (
         [rounds(({}, asks("s")))],
         [rounds(({}, asks("s")), method="completion/complete")],

@@ -356,6 +356,16 @@ class AsksWithUnknownMethod(Session):
         return {"method": "user/ask", "params": {"message": "Who?"}}
 
 
+@breaks("input-request-keys-unique", revision=MODERN)
+class AsksTwiceUnderOneKey(Session):
+    def frame(self, message: Any) -> bytes:
+        return (
+            super()
+            .frame(message)
+            .replace(b'"inputRequests":{', b'"inputRequests":{"elicitation":{"method":"roots/list"},')
+        )
+
+
 @breaks("missing-input-asked-again", revision=MODERN)
 class RefusesMissingInput(Session):
     def ask_in_result(self, request: Request, kinds: list[str]) -> Message:

@@ -325,6 +325,15 @@ def input_requests_known(
     return None if method in NEEDED else f"the input request {key!r:.40} must not have the method {method!r:.60}"
 
 
+@stated_rule(moves=(*MOVES, *ROUNDS))
+@each(_rounds)
+def input_request_keys_unique(
+    answer: Event, _connection: Connection, _asked: RecordedRequest, _result: dict[str, Any]
+) -> Opinion:
+    repeated = answer.facts.get("repeated")
+    return f"two input requests have the same key: {str(repeated):.80}" if repeated else None
+
+
 @stated_rule(moves=("list-all", "complete", "discover", *MOVES))
 @each(_rounds)
 def input_required_where_allowed(

@@ -17,7 +17,8 @@ Kind: TypeAlias = Literal["open", "message", "text", "request", "response", "end
 
 * ``open``: a connection was opened; over HTTP, a client appeared, and its exchanges follow. Facts: ``transport``.
 * ``message``: a JSON value arrived or was sent, whether it is a valid message or not; ``message`` contains it. Facts:
-  over server-sent events ``event_id``, ``event`` and ``retry`` (in seconds) if the event has them.
+  over server-sent events ``event_id``, ``event`` and ``retry`` (in seconds) if the event has them; ``repeated``, the
+  keys that ``inputRequests`` has more than once in the text, if there are any.
 * ``text``: bytes that are not JSON; ``text`` contains them.
 * ``request``: an HTTP request was sent. Facts: ``method``, ``path``, ``headers``. Its body is an event of its own.
 * ``response``: the head of an HTTP response arrived. Facts: ``status``, ``headers``.

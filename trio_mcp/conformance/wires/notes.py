@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -34,6 +35,33 @@ def to_text(message: Any) -> bytes:
         return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # a lone surrogate, which UTF-8 can't encode, must be escaped
         return json.dumps(message, separators=(",", ":")).encode()
+
+
+class _Object(dict[str, Any]):
+    """A JSON object, and the names that occur in it more than once; the last value counts, as in Python's parser."""
+
+    repeated: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, pairs: list[tuple[str, Any]]) -> _Object:
+        found = cls(pairs)
+        if len(found) < len(pairs):
+            found.repeated = tuple(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        return found
+
+
+def _keys_repeated(text: bytes) -> tuple[str, ...]:
+    """Return the keys that occur more than once in the ``inputRequests`` of a message, which must be JSON."""
+    found: set[str] = set()
+
+    def note(pairs: list[tuple[str, Any]]) -> _Object:
+        for name, value in pairs:
+            if name == "inputRequests" and isinstance(value, _Object):
+                found.update(value.repeated)
+        return _Object.of(pairs)
+
+    json.loads(text, object_pairs_hook=note)
+    return tuple(sorted(found))
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -70,6 +98,10 @@ class Notes:
             return self._tape.note(
                 "text", sender, connection=self._number, exchange=exchange, text=bytes(text), **facts
             )
+        # Only the text shows whether a question's key is given twice, which is looked for in few messages: this way of
+        # parsing is slow.
+        if sender == "server" and b'"inputRequests"' in text and (repeated := _keys_repeated(text)):
+            facts["repeated"] = list(repeated)
         return self._tape.note("message", sender, connection=self._number, exchange=exchange, message=message, **facts)
 
     def event(self, kind: Any, sender: Sender, exchange: int, **facts: Any) -> Event:
