@@ -33,8 +33,8 @@ NOT_OBSERVABLE = {
     "inside": "It happens inside a program, and nothing that the program sends depends on it.",
     "person": "It is about what a person sees, decides or does.",
     "meaning": "Only those who know what the content means, or what the operator allows, can tell.",
-    "choice": "It is about what a program does only if it chooses to, such as to reconnect or to poll; that another "
-    "does nothing proves nothing.",
+    "choice": "It is about what a program does only if it chooses to, such as to reconnect, to poll or to speak both "
+    "eras; that another does nothing proves nothing.",
     "open": "It sets no limit that traffic could exceed: how often, how much and how soon are left to the program.",
     "outside": "It binds, or happens at, something other than the client and the server of a connection: an author, a "
     "document, an operator, a model, an intermediary, another transport, a web page.",
