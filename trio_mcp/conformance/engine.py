@@ -7,7 +7,7 @@ import math
 import shlex
 import statistics
 import time as clock
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Final, Unpack
 
 import attrs
@@ -19,6 +19,7 @@ from trio_mcp._secrets import without_options
 from trio_mcp._settings import completed
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import Target, target_name
+from trio_mcp.conformance.advice import advice_on
 from trio_mcp.conformance.causes import causes
 from trio_mcp.conformance.commands import command_for
 from trio_mcp.conformance.facts import Facts, discover
@@ -80,9 +81,6 @@ a check takes at most ten seconds longer than its time."""
 
 MOST_EVENTS: Final = 5_000
 """When this many events wait to be judged, they are judged even if fewer than `CHUNK` examples have run (arbitrary)."""
-
-MOST_SHOWN: Final = 5
-"""How many tools the advice on sizes names (an arbitrary choice)."""
 
 LIFE: Final = 500
 """The maximum number of examples that run over one connection (an arbitrary choice: a server may keep ever more state
@@ -646,7 +644,7 @@ class Check:
             self._figures(),
             self._options["examples"],
             tuple(dict.fromkeys(self._undecided + self._mortality())),
-            advice_on_sizes(self._tool_sizes),
+            advice_on(self._newest) if self._newest is not None else (),
             causes([outcome for outcome in outcomes if outcome.status == "broken"]),
         )
 
@@ -656,9 +654,9 @@ class Check:
         return grown(*self._usage) if self._usage is not None and not said else []
 
     @property
-    def _tool_sizes(self) -> dict[str, int]:
+    def _newest(self) -> Facts | None:
         # The lists may differ from revision to revision; the newest is what most clients see.
-        return max(self.facts, key=lambda facts: facts.revision).tool_sizes if self.facts else {}
+        return max(self.facts, key=lambda facts: facts.revision) if self.facts else None
 
     @property
     def _transport(self) -> str:
@@ -694,8 +692,8 @@ class Check:
             "repeated calls": sum(source.repeated for source in self._sources),
             "bytes": self._traffic,
         }
-        if sizes := self._tool_sizes:
-            figures["bytes of tools/list"] = sizes
+        if self._newest is not None and self._newest.tools:
+            figures["bytes of tools/list"] = self._newest.tool_sizes
         if self._latencies:
             figures["latency at the beginning"], figures["latency at the end"] = self._first_and_last()
         if self._usage is not None:
@@ -721,21 +719,6 @@ class Check:
             f"the target has become slower: a response took {first * 1000:.1f} ms at the beginning, and "
             f"{last * 1000:.1f} ms at the end"
         ]
-
-
-def advice_on_sizes(sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """Return how much of a model's attention the tools take, by tool; nothing if there are none.
-
-    Args:
-        sizes: The bytes of each tool, by its name; the largest first.
-    """
-    if not sizes:
-        return ()
-    largest = list(sizes.items())[:MOST_SHOWN]
-    shown = ", ".join(f"{name[:100]} {size:,}" for name, size in largest)
-    rest = len(sizes) - len(largest)
-    more = f", and {rest} more {sum(sizes.values()) - sum(dict(largest).values()):,}" if rest else ""
-    return (f"a model reads all tools before it calls one; they take {sum(sizes.values()):,} bytes: {shown}{more}",)
 
 
 @attrs.define(eq=False)

@@ -331,7 +331,7 @@ def input_request_keys_unique(
     answer: Event, _connection: Connection, _asked: RecordedRequest, _result: dict[str, Any]
 ) -> Opinion:
     repeated = answer.facts.get("repeated")
-    return f"two input requests have the same key: {str(repeated):.80}" if repeated else None
+    return f"two input requests have the same key: {repeated!s:.80}" if repeated else None
 
 
 @stated_rule(moves=("list-all", "complete", "discover", *MOVES))
