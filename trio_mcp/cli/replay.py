@@ -110,6 +110,9 @@ def _lines(found: Replayed, is_plan: bool) -> Iterator[str]:
         prologue, rest = shown(found.events[: at + 1], at)
         for each in folded(rest or prologue)[-MOST_EVENTS:]:
             yield event_line(each)
+    for event in found.events if is_plan else ():
+        if event.facts.get("what") == "unsent":
+            yield f"note: not sent: {clean_line(str(event.facts.get('reason')))}"
     if found.masked:
         yield f"note: {found.masked} of the client's messages had a mask in place of a secret"
     if not found.status:

@@ -12,6 +12,7 @@ from typing import Final
 from trio_mcp.conformance.outcomes import Failure
 from trio_mcp.conformance.rules.history import is_notification, is_request
 from trio_mcp.conformance.serving.script import Script
+from trio_mcp.conformance.steps import Ask
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.masking import Masker
 
@@ -39,6 +40,9 @@ def command_for(failure: Failure, target: str) -> str:
     """
     # An exchange that was not seen again was not shrunk either, and a line of it would hold much that is not to blame.
     if isinstance(failure.plan, Script) or not failure.transcript or not failure.seen:
+        return ""
+    # A value that the server has just returned may be another one next time, and a line can't take it from there.
+    if any(isinstance(step, Ask) and step.taken for step in failure.plan):
         return ""
     masker = Masker()
     events = [masker.event(event) for event in failure.transcript]

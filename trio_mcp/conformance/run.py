@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import singledispatchmethod
 from typing import Any, Final, Literal
+from urllib.parse import quote
 
 import attrs
 import trio
@@ -18,6 +19,7 @@ import trio.testing
 from trio_mcp._version import __version__
 from trio_mcp.conformance.answers import capabilities_of, input_responses, response_to, round_of
 from trio_mcp.conformance.members import is_refused, member_of, object_of, parsed
+from trio_mcp.conformance.offers import Value, value_at
 from trio_mcp.conformance.rules.history import LISTS, id_key, is_request, is_response
 from trio_mcp.conformance.steps import (
     Ask,
@@ -37,6 +39,7 @@ from trio_mcp.conformance.steps import (
     Repeat,
     Resume,
     Step,
+    Taken,
     Tell,
     Write,
 )
@@ -168,6 +171,7 @@ class Sent:
         over: Whether nothing more will come: there is a response, the request was cancelled or is overdue, or the
             connection has ended.
         acknowledged: Whether the server has acknowledged the request; only a subscription is acknowledged.
+        step: The step that made the request; None for one that the kit repeats, and for a written text.
     """
 
     message: dict[str, Any]
@@ -176,6 +180,7 @@ class Sent:
     seconds: float | None = None
     over: bool = False
     acknowledged: bool = False
+    step: Ask | None = None
 
     @property
     def method(self) -> str:
@@ -259,6 +264,12 @@ class Talk:
                 found.append((task["taskId"], each))
         return found[which % len(found)] if found else None
 
+    def value_of(self, taken: Taken) -> Value | None:
+        """Return the value that a request takes, from the last result that has it; None if there is none."""
+        work = (taken.method, taken.name)
+        calls = (sent for sent in reversed(self.requests) if sent.work == work and not is_refused(sent.answer))
+        return next((value for sent in calls if (value := value_at(sent.result, taken.place)) is not None), None)
+
     def wanted(self, task_id: str) -> dict[str, Any]:
         """Return the input requests of a task, as the last response about it told them."""
         polls = [each for each in self.answered() if each.method == "tasks/get"]
@@ -299,7 +310,7 @@ class Talk:
             message["params"] = dict(params)
         if entries := self.meta(changes):
             message["params"] = {**message.get("params", {}), "_meta": entries}
-        return await self._send(message, step.headers)
+        return await self._send(message, step.headers, step)
 
     async def again(self, sent: Sent) -> Sent:
         """Send a request once more, with another id and without its progress token."""
@@ -311,15 +322,15 @@ class Talk:
             message["params"] = {**message["params"], "_meta": rest}
         return await self._send(message, {})
 
-    async def _send(self, message: dict[str, Any], headers: Headers) -> Sent:
+    async def _send(self, message: dict[str, Any], headers: Headers, step: Ask | None = None) -> Sent:
         # The request is registered before it is sent: the response may be read while this task is still writing.
-        sent = self.expect(message)
+        sent = self.expect(message, step)
         await self.wire.send(message, headers=headers)
         return sent
 
-    def expect(self, message: dict[str, Any]) -> Sent:
+    def expect(self, message: dict[str, Any], step: Ask | None = None) -> Sent:
         """Register a request, so that its response is recognized."""
-        sent = Sent(message)
+        sent = Sent(message, step=step)
         self._count()
         self.requests.append(sent)
         self._by_id[id_key(message["id"])] = sent
@@ -792,7 +803,7 @@ class PlanRunner:
         elif (talk := self._talk(step.connection)) is not None:
             await self._pace(step)
             # These steps build on a response that may just have come, so new events are handled first.
-            if isinstance(step, (NextPage, Continue, OnTask, Follow)):
+            if isinstance(step, (NextPage, Continue, OnTask, Follow)) or (isinstance(step, Ask) and step.taken):
                 await self._look()
             await self._on(step, talk)
 
@@ -824,7 +835,16 @@ class PlanRunner:
 
     @_on.register
     async def _(self, step: Ask, talk: Talk) -> None:
-        await talk.ask(step.method, step.params, step)
+        params = step.params
+        for each in step.taken:
+            if (value := talk.value_of(each)) is None:
+                # The call is left out: with a made-up value in its place it would be another call.
+                where = ".".join(map(str, each.place))
+                reason = f"no result of {each.method} of {each.name!r} in this example has a value at {where}"
+                self.tape.note("mark", "kit", connection=talk.wire.number, what="unsent", reason=reason)
+                return
+            params = _with(params, each, value)
+        await talk.ask(step.method, params, step)
 
     @_on.register
     async def _(self, step: Tell, talk: Talk) -> None:
@@ -980,6 +1000,34 @@ class PlanRunner:
     @_on.register
     async def _(self, step: Resume, talk: Talk) -> None:
         await talk.wire.resume(step.which)
+
+
+def _with(value: Any, taken: Taken, found: Value) -> Any:
+    """Return parameters with a taken value in its place; unchanged if they have no such place."""
+    first, *others = taken.into
+    if isinstance(value, dict) and first in value:
+        made: Any = dict(value)
+    elif isinstance(value, list) and isinstance(first, int) and -1 < first < len(value):
+        made = list(value)
+    else:
+        return value
+    made[first] = (
+        _with(value[first], attrs.evolve(taken, into=tuple(others)), found)
+        if others
+        else _as(value[first], taken, found)
+    )
+    return made
+
+
+def _as(replaced: Any, taken: Taken, found: Value) -> Any:
+    """Return a taken value in the form that the parameter needs, as far as it has one."""
+    if taken.before or taken.after:
+        return f"{taken.before}{quote(str(found), safe='')}{taken.after}"
+    if isinstance(replaced, str):
+        return str(found)
+    # Only ASCII digits: `int` reads others as well, and refuses very long ones.
+    is_number = isinstance(found, str) and found.isascii() and found.isdecimal() and len(found) < 16
+    return int(found) if is_number and isinstance(replaced, int) else found
 
 
 def _is_error(response: Any) -> bool:

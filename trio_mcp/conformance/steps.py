@@ -30,6 +30,7 @@ __all__ = [
     "Repeat",
     "Resume",
     "Step",
+    "Taken",
     "Tell",
     "Write",
     "plan_from_json",
@@ -42,6 +43,55 @@ Headers: TypeAlias = Mapping[str, str | None]
 Placeholders are filled in when the step runs: ``{session}`` is the session's id, ``{event}`` is the last event id of
 the session's streams, and ``{other session}`` and ``{other event}`` are those of another connection to the same
 server."""
+
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Names and indexes that lead to a place in a JSON value; `trio_mcp.conformance.offers` says how into a text."""
+
+
+@attrs.frozen
+class Taken:
+    """A value that a request takes from the result of an earlier call in the same plan, on the same connection.
+
+    Attributes:
+        into: The place in the request's parameters that gets the value. What stands there otherwise decides whether the
+            value becomes a number or a text.
+        method: The method of the earlier call.
+        name: The name or the URI that it was about.
+        place: The place of the value in its result.
+        before: What to put in front of the value. With this or ``after``, the value is percent-encoded.
+        after: What to put behind the value.
+    """
+
+    into: Place
+    method: str
+    name: str
+    place: Place
+    before: str = ""
+    after: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        # The step may come from a file that was edited by hand.
+        texts = (self.method, self.name, self.before, self.after)
+        paths = all(isinstance(path, tuple) for path in (self.into, self.place))
+        steps = (*self.into, *self.place) if paths else (None,)
+        is_usable = all(isinstance(each, (str, int)) for each in steps) and all(isinstance(each, str) for each in texts)
+        if not is_usable or not self.into:
+            raise TypeError("what is taken must have 'into', 'method', 'name' and 'place', the first and last as lists")
+
+
+def _taken(found: Any) -> tuple[Taken, ...]:
+    if not isinstance(found, tuple):
+        raise TypeError("'taken' must be a list")
+    made = []
+    for each in found:
+        if isinstance(each, Mapping):
+            fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in each.items()}
+            each = Taken(**fields)
+        if not isinstance(each, Taken):
+            raise TypeError("'taken' must be a list of objects")
+        made.append(each)
+    return tuple(made)
 
 
 @attrs.frozen
@@ -57,6 +107,8 @@ class Ask:
         meta: The differences from the ``_meta`` of a valid request; None removes a key.
         connection: The number of the connection, modulo the number of those that are open.
         style: The kind of id that the request gets, see `trio_mcp.conformance.run.STYLES`; 0 for a small number.
+        taken: The values that replace some of the parameters. Without one of them, because the earlier call is missing
+            or was refused, nothing is sent.
     """
 
     method: str
@@ -67,6 +119,7 @@ class Ask:
     meta: Mapping[str, Any] = attrs.Factory(dict)
     connection: int = 0
     style: int = 0
+    taken: tuple[Taken, ...] = attrs.field(default=(), converter=_taken)
 
 
 @attrs.frozen
@@ -341,6 +394,10 @@ def _written(value: Any) -> Any:
             return {"$text": value.decode()}
         except UnicodeDecodeError:
             return {"$base64": base64.b64encode(value).decode()}
+    if isinstance(value, Taken):
+        # Like a step, without the fields that have their defaults.
+        fields = attrs.fields(Taken)
+        return {f.name: _written(v) for f in fields if (v := getattr(value, f.name)) != f.default}
     return [_written(each) for each in value] if isinstance(value, tuple) else value
 
 

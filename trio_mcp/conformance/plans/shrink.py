@@ -16,7 +16,7 @@ from trio_mcp.conformance.judging import first_broken
 from trio_mcp.conformance.outcomes import Failure
 from trio_mcp.conformance.rules.model import Rule, Verdict
 from trio_mcp.conformance.run import PlanRunner
-from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel, Compare, Pause, Plan, Step, Tell, Write
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel, Compare, Pause, Place, Plan, Step, Tell, Write
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.schema.validator import SchemaValidator
@@ -321,14 +321,7 @@ class Shrinker:
         """Yield variants of a step that are a little simpler, the simplest first."""
         match step:
             case Ask():
-                if step.style or step.token or step.meta or step.headers:
-                    # The four attributes are reset together first: most often none of them matters, and then one run
-                    # does the work of four.
-                    yield attrs.evolve(step, style=0, token=False, meta={}, headers={})
-                    yield from _each_reset(step, style=0, token=False, meta={}, headers={})
-                if step.method in ("tools/call", "prompts/get"):
-                    for arguments in self._simpler_arguments(step):
-                        yield attrs.evolve(step, params={**(step.params or {}), "arguments": arguments})
+                yield from self._simpler_ask(step)
             case Tell():
                 yield from _each_reset(step, headers={})
             case Cancel():
@@ -345,6 +338,25 @@ class Shrinker:
                     yield attrs.evolve(step, texts=texts[:at] + texts[at + 1 :])
         if hasattr(step, "connection"):
             yield from _each_reset(step, connection=0)
+
+    def _simpler_ask(self, step: Ask) -> Iterator[Step]:
+        # Without the earlier call whose value it takes, this one would not be sent at all. So a plan keeps the earlier
+        # call, unless a made-up value does as well.
+        if step.taken:
+            yield attrs.evolve(step, taken=())
+        if len(step.taken) > 1:
+            yield from (attrs.evolve(step, taken=(each,)) for each in step.taken)
+        if step.style or step.token or step.meta or step.headers:
+            # The four attributes are reset together first: most often none of them matters, and then one run does the
+            # work of four.
+            yield attrs.evolve(step, style=0, token=False, meta={}, headers={})
+            yield from _each_reset(step, style=0, token=False, meta={}, headers={})
+        if step.method in ("tools/call", "prompts/get"):
+            for arguments in self._simpler_arguments(step):
+                params = {**(step.params or {}), "arguments": arguments}
+                # What stands where a value is taken into is never sent, but it must stand there.
+                if all(_at(params, each.into) == _at(step.params, each.into) for each in step.taken):
+                    yield attrs.evolve(step, params=params)
 
     def _simpler_arguments(self, step: Ask) -> Iterator[Any]:
         """Yield simpler arguments for a call; if its original arguments are valid, only valid ones."""
@@ -369,6 +381,16 @@ class Shrinker:
         for simpler in _simpler_values(given):
             if valid is None or valid.problem(simpler) is None:
                 yield simpler
+
+
+def _at(value: Any, place: Place) -> Any:
+    """Return the value at a place in parameters; None if there is no such place."""
+    for step in place:
+        with contextlib.suppress(LookupError, TypeError):
+            value = value[step]
+            continue
+        return None
+    return value
 
 
 def _each_reset(step: Any, **defaults: Any) -> Iterator[Any]:

@@ -13,7 +13,8 @@ from hypothesis.errors import Unsatisfiable
 
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves.model import Move
-from trio_mcp.conformance.run import STYLES
+from trio_mcp.conformance.plans.threads import Threads
+from trio_mcp.conformance.run import STYLES, Sent
 from trio_mcp.conformance.steps import Ask, AwaitResponses, Break, Open, Plan, Repeat, Step
 from trio_mcp.testing.strategies.drawing import draws
 
@@ -48,6 +49,13 @@ CHEAP: Final = 0.01
 
 DEAR, SPACE = 0.05, 10
 """If opening a connection takes more than ``DEAR`` seconds, at most one plan in ``SPACE`` opens one (arbitrary)."""
+
+EXPLORING: Final = "call-tool"
+"""The move without which nothing is explored: there are no tools, or the rules are not about them."""
+
+EARLY, LATER = 4, 2
+"""One plan in so many explores what no call has reached, while moves wait for their first plan, and afterwards
+(arbitrary)."""
 
 ATTEMPTS: Final = 5
 """The maximum number of times that a move is drawn to find calls that were not made before (arbitrary)."""
@@ -118,12 +126,13 @@ class Source:
     """Makes the plans of a check.
 
     Each move first gets a plan of its own, so that even a short check tries everything once. Later plans interleave
-    several moves.
+    several moves. Plans in between explore what no call has reached yet, with values that others have returned.
 
     Args:
         facts: The facts about the target.
         moves: The moves to use; those that need something the target lacks are left out.
         seed: Determines everything that is random.
+        threads: What is known of values that one call returns and another needs; by default nothing.
 
     Attributes:
         opening: Seconds that it takes to open a connection. The longer it takes, the fewer plans open one.
@@ -133,7 +142,9 @@ class Source:
         repeated: How many of the calls were the same as an earlier one.
     """
 
-    def __init__(self, facts: Facts, moves: Sequence[Move], seed: str) -> None:
+    def __init__(self, facts: Facts, moves: Sequence[Move], seed: str, threads: Threads | None = None) -> None:
+        self._facts = facts
+        self._threads = Threads(seed) if threads is None else threads
         self.usable = [move for move in moves if not move.lacks(facts)]
         self.opening = 0.0
         self.asked = self.called = self.repeated = 0
@@ -150,11 +161,16 @@ class Source:
 
     def renew(self, facts: Facts) -> None:
         """Continue with changed facts about the target; moves that have had a plan of their own don't get another."""
+        self._facts = facts
         self.usable = [move for move in self._moves if not move.lacks(facts)]
         # The seed changes, because with the same seed the new pools would draw the used values once more.
         self._seed += "+"
         self._pools = {move.name: _Pool(move, facts, self._seed) for move in self.usable}
         self._first = [name for name in self._first if name in self._pools]
+
+    def learn(self, requests: Sequence[Sent]) -> None:
+        """Learn from the requests of an example which calls are accepted, and what they return."""
+        self._threads.learn(self._facts, requests)
 
     def put(self, plan: Plan) -> None:
         """Make this plan the next one."""
@@ -166,6 +182,8 @@ class Source:
             return self._put.popleft()
         chosen: list[Plan] = []
         self._plans += 1
+        if (plan := self._explored()) is not None:
+            return plan
         if self._first and not self._is_dear(self._first[-1]):
             chosen = self._drawn(self._first.pop())
         elif self._pools:
@@ -175,6 +193,28 @@ class Source:
             # dropped.
             return self.next() if self._first or self._pools else None
         steps = self._interleaved(chosen)[:MOST_STEPS]
+        return self._finished(*self._threads.threaded(self._facts, steps))
+
+    def _explored(self) -> Plan | None:
+        """Return a plan that explores, if it is time for one and there is something to explore."""
+        is_early = self._first or not self._threads.is_curious(self._facts)
+        if self._plans % (EARLY if is_early else LATER) or EXPLORING not in self._pools:
+            return None
+        plan = self._threads.explore(self._facts)
+        if plan is None:
+            return None
+        calls = _calls(plan)
+        old = sum(key in self._seen for key in calls)
+        self._seen.update(calls)
+        self.called += len(calls)
+        self.asked += len(calls)
+        return self._finished(plan, 0, old)
+
+    def _finished(self, steps: Sequence[Step], links: int, repeated: int = 0) -> Plan:
+        """Return the steps as a plan, and count the calls in front of it that were made before."""
+        self.asked += links
+        self.called += links
+        self.repeated += links + repeated
         return tuple(self._styled(step) for step in steps)
 
     def _is_dear(self, name: str) -> bool:

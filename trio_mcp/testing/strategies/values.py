@@ -126,7 +126,23 @@ class Values:
         # The simplest value is used, because Hypothesis gives up on a strategy that rejects many values.
         return copy.deepcopy(self.simplest)
 
-    def make(self, choices: Choices, *, max_leaves: int, plain: bool, wild: bool = False, path: Path = ()) -> Any:
+    def conforms(self, value: Any) -> bool:
+        """Return whether a value conforms to the schema, as far as that can be found out at a bounded cost."""
+        try:
+            return self._checker.problem(value) is None
+        except SchemaError:
+            return False
+
+    def make(
+        self,
+        choices: Choices,
+        *,
+        max_leaves: int,
+        plain: bool,
+        wild: bool = False,
+        path: Path = (),
+        exemplary: bool = False,
+    ) -> Any:
         """Make a value that probably conforms to the schema.
 
         Args:
@@ -135,6 +151,7 @@ class Values:
             plain: Whether to leave out defaults, examples and unknown members.
             wild: Whether to include types that are allowed, but probably not meant.
             path: A place that must exist in the value.
+            exemplary: Whether to use defaults and examples wherever there are some, instead of now and then.
 
         Raises:
             DeadEnd: If the choices lead to no value.
@@ -142,7 +159,7 @@ class Values:
         # The steps are counted for each value by itself, because a long test draws any number of harmless values.
         self.shapes.rest()
         try:
-            making = _Making(self.shapes, choices, max_leaves, plain, wild)
+            making = _Making(self.shapes, choices, max_leaves, plain, wild, exemplary)
             return making.value(self.shapes.root, self.shapes.depth + DEEPER, path)
         except TooManySteps:
             raise DeadEnd from None
@@ -157,6 +174,7 @@ class _Making:
     leaves: int
     plain: bool
     wild: bool
+    exemplary: bool
 
     def value(self, key: Key, depth: int, path: Path = ()) -> Any:
         shape = self.shapes.shape(key)
@@ -167,7 +185,7 @@ class _Making:
         if not path:
             # Examples usually work, so they show whether a tool can succeed. But if more than one value in eight were
             # an example, few faults would be found.
-            if shape.samples and not self.plain and not self._few and self._chance(8):
+            if shape.samples and not self.plain and not self._few and (self.exemplary or self._chance(8)):
                 return copy.deepcopy(one_of(self.choices, shape.samples))
             if shape.listed is not None:
                 self.leaves -= 1
