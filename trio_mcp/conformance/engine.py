@@ -32,6 +32,8 @@ from trio_mcp.conformance.plans.moves.messages import alive
 from trio_mcp.conformance.plans.moves.model import Move
 from trio_mcp.conformance.plans.shrink import ShownRun, Shrinker, without_repeats
 from trio_mcp.conformance.plans.source import Source
+from trio_mcp.conformance.plans.threads import Threads
+from trio_mcp.conformance.reach import Reach
 from trio_mcp.conformance.rules.catalogue import select
 from trio_mcp.conformance.rules.common import ended_without_cause
 from trio_mcp.conformance.rules.expected import WORKING
@@ -154,6 +156,8 @@ class Check:
         self._failures: dict[str, Failure] = {}
         self._doubted: dict[str, int] = {}
         self._sources: list[Source] = []
+        self._threads = Threads(str(given["seed"]))
+        self._reach = Reach()
         self._latencies: list[float] = []
         self._spent: dict[tuple[str, str], float] = {}
         self._slow: dict[tuple[str, str], None] = {}
@@ -191,6 +195,8 @@ class Check:
             self._ended = "no handshake"
             self._undecided.append(f"the handshake failed: {failed}")
             return
+        for facts in self.facts:
+            self._reach.meet(facts)
         # The time for the handshake and the lists is not counted in full: otherwise a short check of a target that is
         # slow to start would have no time left.
         self._time += min(clock.perf_counter() - self._began, UNCOUNTED)
@@ -321,7 +327,8 @@ class Check:
             facts = facts.without(method, name)
         # The seed is a string: `Random` uses its SHA-512, which is the same in every process, unlike `hash`. It
         # includes the revision, so that the second revision does not begin with the same moves as the first.
-        self._sources.append(Source(facts, self._moves, f"{self._options['seed']} {facts.revision}"))
+        seed = f"{self._options['seed']} {facts.revision}"
+        self._sources.append(Source(facts, self._moves, seed, self._threads))
         while self._examples < examples and not self._all_broken:
             # A connection that could not be opened in the remaining time is not tried: its handshake would be cut
             # short.
@@ -371,6 +378,10 @@ class Check:
                     more = False
                     break
                 await self._example(life, plan)
+                began = clock.perf_counter()
+                self._sources[-1].learn(talk.requests)
+                self._generating += clock.perf_counter() - began
+                self._reach.take(talk.requests)
                 facts = self._without_slow(facts, runner)
                 if (on_progress := self._options["on_progress"]) is not None:
                     on_progress(self._progress)
@@ -646,6 +657,7 @@ class Check:
             tuple(dict.fromkeys(self._undecided + self._mortality())),
             advice_on(self._newest) if self._newest is not None else (),
             causes([outcome for outcome in outcomes if outcome.status == "broken"]),
+            tuple(self._reach.reached(self._slow)),
         )
 
     def _growth(self) -> list[str]:

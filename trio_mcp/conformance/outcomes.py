@@ -13,9 +13,10 @@ from trio_mcp.conformance.serving.script import Script
 from trio_mcp.conformance.steps import Plan
 from trio_mcp.conformance.transcript.events import Event
 
-__all__ = ["CheckReport", "Ended", "Failure", "Outcome", "Preview", "Progress", "Status"]
+__all__ = ["CheckReport", "Ended", "Failure", "Kind", "Outcome", "Preview", "Progress", "Reached", "Status"]
 
 Status: TypeAlias = Literal["held", "broken", "not exercised", "not checkable"]
+Kind: TypeAlias = Literal["tool", "prompt", "resource", "template"]
 Ended: TypeAlias = Literal[
     "complete", "time", "bytes", "interrupted", "no handshake", "target died", "target hangs", "target floods"
 ]
@@ -150,6 +151,34 @@ class Outcome:
 
 
 @attrs.frozen
+class Reached:
+    """What became of the calls of a tool, prompt, resource or template, or of those to which a schema keyword applied.
+
+    Only calls that are valid by the schema count, with headers and metadata that a server must accept.
+
+    Attributes:
+        kind: What was called.
+        name: Its name, URI or URI template.
+        called: How many calls were made.
+        accepted: How many were answered with a result that is no error.
+        refused: How many were answered with an error. The others had no answer, for example because they were
+            cancelled.
+        why: Why no call was accepted; empty if one was.
+        keyword: For a keyword, its place in the input schema, as a JSON pointer; otherwise empty.
+        broken: For a keyword, how many further calls broke it on purpose.
+    """
+
+    kind: Kind
+    name: str
+    called: int = 0
+    accepted: int = 0
+    refused: int = 0
+    why: str = ""
+    keyword: str = ""
+    broken: int = 0
+
+
+@attrs.frozen
 class CheckReport:
     """The result of a check.
 
@@ -173,6 +202,8 @@ class CheckReport:
         advice: What could be better although no rule is about it, such as how much a model has to read.
         causes: The ids of the broken rules, those with one cause together, the deepest first; a rule that is missing
             has a cause of its own.
+        reached: What became of the calls of each tool, prompt, resource and template of a server, each followed by the
+            keywords of its schema.
     """
 
     target: str
@@ -193,6 +224,7 @@ class CheckReport:
     undecided: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     causes: tuple[tuple[str, ...], ...] = ()
+    reached: tuple[Reached, ...] = ()
 
     @property
     def findings(self) -> tuple[tuple[Outcome, ...], ...]:
@@ -228,7 +260,7 @@ class CheckReport:
         """The exit status.
 
         It is 1 if a MUST is broken that is not in the baseline; otherwise 2 if there are `doubts`, for example because
-        the target died, hung or flooded the kit; otherwise 0.
+        the target died, hung or flooded the kit, or is `untested`; otherwise 0.
         """
         if any(outcome.fails for outcome in self.outcomes):
             return 1
@@ -237,4 +269,17 @@ class CheckReport:
     @property
     def doubts(self) -> tuple[str, ...]:
         """The reasons why the result does not show that the unbroken rules hold; empty if it does."""
-        return self.undecided or ((f"the {self.ended}",) if self.ended.startswith("target") else ())
+        found = self.undecided or ((f"the {self.ended}",) if self.ended.startswith("target") else ())
+        return (*found, self.untested) if self.untested else found
+
+    @property
+    def untested(self) -> str:
+        """A sentence that says that calls were made, and none was accepted; empty if one was, or none was made."""
+        items = [each for each in self.reached if not each.keyword]
+        called = sum(each.called for each in items)
+        if not called or any(each.accepted for each in items):
+            return ""
+        calls = "the only call" if called == 1 else f"each of the {called:,} calls"
+        refused = sum(each.refused for each in items)
+        became = "was refused" if refused == called else "was refused or had no answer" if refused else "had no answer"
+        return f"the server is untested, as {calls} {became}"

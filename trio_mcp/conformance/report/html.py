@@ -17,6 +17,7 @@ from trio_mcp.conformance.report.view import (
     Coverage,
     Section,
     ShownEvent,
+    ShownReach,
     clean,
     counted,
     coverage,
@@ -24,6 +25,8 @@ from trio_mcp.conformance.report.view import (
     headline,
     page_title,
     problem_of,
+    reached,
+    reached_line,
     repeats,
     sections,
     shorten,
@@ -55,6 +58,7 @@ def html(report: CheckReport) -> str:
         *_head(report),
         "<main>",
         *_failures(report),
+        *_reached(report),
         *_rules(report),
         *_coverage(report),
         *notes([*report.notes, *(f"advice: {each}" for each in report.advice)]),
@@ -185,6 +189,48 @@ def _exchange(prologue: list[ShownEvent], rest: list[ShownEvent], name: str) -> 
 def _level(outcome: Outcome) -> str:
     level = outcome.rule.level
     return f'<span class="badge {level.lower()}">{level}</span>'
+
+
+# --- what was reached -------------------------------------------------------------------------------------------------
+
+
+def _reached(report: CheckReport) -> list[str]:
+    found = reached(report)
+    if not found:
+        return []
+    return [
+        '<section id="reached"><h2>What was reached</h2>',
+        f'<p class="fine">{safe(reached_line(report))} Counted are calls that are valid by the schema.</p>',
+        *map(_target, found),
+        "</section>",
+    ]
+
+
+def _target(shown: ShownReach) -> str:
+    item = shown.item
+    others = item.called - item.accepted - item.refused
+    counts = {"held": item.accepted, "broken": item.refused, "unused": others}
+    names = {"held": "accepted", "broken": "refused", "unused": "without an answer"}
+    words = ", ".join(f"{count:,} {names[kind]}" for kind, count in counts.items() if count) or "never called"
+    bar = spans((kind, count) for kind, count in counts.items() if count)
+    numbers = f"{shown.share} keywords" if shown.share else ""
+    head = (
+        f'<summary><span class="name">{safe(shown.label)}</span><span class="numbers"><span>{words}</span>'
+        f'<span class="unused">{numbers}</span></span><div class="bar" title="{words}">{bar}</div></summary>'
+    )
+    why = f'<p class="why">{safe(shown.why)}</p>' if shown.why else ""
+    rows = "".join(
+        f"<tr><th><code>{safe(shorten(each.keyword, 120))}</code></th>"
+        + "".join(f"<td>{count:,}</td>" for count in (each.called, each.accepted, each.refused, each.broken))
+        + f"<td>{safe(each.why)}</td></tr>"
+        for each in shown.keywords
+    )
+    table = (
+        "<table><tr><th>keyword</th><th>called</th><th>accepted</th><th>refused</th><th>broken on purpose</th>"
+        f"<th></th></tr>{rows}</table>"
+    )
+    opened = " open" if shown.why and item.called else ""
+    return f'<details class="section"{opened}>{head}<div class="calls">{why}{table if rows else ""}</div></details>'
 
 
 # --- every rule -------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
-from trio_mcp.conformance.outcomes import CheckReport, Failure, Outcome
-from trio_mcp.conformance.report.view import counted, coverage, headline, problem_of
+from trio_mcp.conformance.outcomes import CheckReport, Failure, Outcome, Reached
+from trio_mcp.conformance.report.view import counted, coverage, headline, problem_of, reached
 from trio_mcp.conformance.transcript.files import as_line
 from trio_mcp.conformance.transcript.masking import Masker
 
@@ -42,6 +42,7 @@ def as_json(report: CheckReport) -> dict[str, Any]:
         "generating": round(report.generating, 3),
         "ended": report.ended,
         "undecided": list(report.undecided),
+        "untested": report.untested,
         "counts": counted(report.outcomes),
         "findings": [
             {
@@ -52,11 +53,18 @@ def as_json(report: CheckReport) -> dict[str, Any]:
             for found in report.findings
         ],
         "coverage": [attrs.asdict(page) for page in coverage(report)],
+        "reached": [
+            attrs.asdict(each.item) | {"keywords": [*map(_keyword, each.keywords)]} for each in reached(report)
+        ],
         "rules": [_outcome(outcome) for outcome in report.outcomes],
         "notes": list(report.notes),
         "advice": list(report.advice),
         "figures": dict(report.figures),
     }
+
+
+def _keyword(found: Reached) -> dict[str, Any]:
+    return {name: value for name, value in attrs.asdict(found).items() if name not in ("kind", "name")}
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:

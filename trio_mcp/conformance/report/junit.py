@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from trio_mcp.conformance.outcomes import CheckReport, Outcome
 from trio_mcp.conformance.report.table import failure_lines
-from trio_mcp.conformance.report.view import clean, headline, problem_of, sections
+from trio_mcp.conformance.report.view import clean, headline, problem_of, reached, reached_line, sections
 
 __all__ = ["junit"]
 
@@ -24,6 +24,14 @@ def junit(report: CheckReport) -> str:
     for name in ("side", "transport", "info", "seed", "examples", "requests", "ended"):
         SubElement(properties, "property", name=name, value=clean(str(getattr(report, name))))
     SubElement(properties, "property", name="revisions", value=", ".join(report.revisions))
+    if said := reached_line(report):
+        SubElement(properties, "property", name="reached", value=clean(said))
+    for each in reached(report):
+        item = each.item
+        counts = f"called {item.called}, accepted {item.accepted}, refused {item.refused}"
+        idle = f"; keywords never reached: {', '.join(each.idle)}" if each.idle and not each.why else ""
+        text = f"{counts}{f': {each.why}' if each.why else idle}"
+        SubElement(properties, "property", name=f"calls of {each.label}", value=text)
     deepest = {outcome.rule.id: found[0].rule.id for found in report.findings for outcome in found[1:]}
     for section in sections(report):
         for outcome in section.outcomes:
@@ -35,7 +43,8 @@ def junit(report: CheckReport) -> str:
             _judge(case, outcome, deepest.get(outcome.rule.id, ""))
     if report.status == 2:
         case = SubElement(suite, "testcase", classname="check", name="decided", time="0")
-        SubElement(case, "error", type="undecided", message=clean(headline(report)))
+        kind = "untested" if report.doubts == (report.untested,) else "undecided"
+        SubElement(case, "error", type=kind, message=clean(headline(report)))
     for name, cases in {"errors": "/error", "tests": "", "failures": "/failure", "skipped": "/skipped"}.items():
         suite.set(name, str(len(suite.findall(f"testcase{cases}"))))
     suite.set("time", f"{report.seconds:.3f}")

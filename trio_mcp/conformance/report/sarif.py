@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from trio_mcp._version import __version__
 from trio_mcp.conformance.outcomes import CheckReport, Outcome
-from trio_mcp.conformance.report.view import clean, problem_of, shorten, transcript_of
+from trio_mcp.conformance.report.view import clean, problem_of, reached, shorten, transcript_of
 from trio_mcp.conformance.rules.model import LEVELS as LEVELS_BY_WEIGHT, Rule
 
 __all__ = ["as_sarif", "sarif"]
@@ -31,6 +31,10 @@ def as_sarif(report: CheckReport) -> dict[str, Any]:
     """Return a report as a SARIF log, in the form of a JSON object."""
     rules = [outcome.rule for outcome in report.outcomes]
     places = {rule.id: number for number, rule in enumerate(rules)}
+    # What was not reached is no result: no rule is broken by it.
+    notices = [
+        {"level": "warning", "message": {"text": f"{each.label}: {each.why}"}} for each in reached(report) if each.why
+    ]
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -41,9 +45,30 @@ def as_sarif(report: CheckReport) -> dict[str, Any]:
                 },
                 # `executionSuccessful` says whether the tool did its work, whatever it found (SARIF,
                 # `executionSuccessful`). An undecided result means that it could not do its work.
-                "invocations": [{"executionSuccessful": report.status != 2, "exitCode": report.status}],
+                "invocations": [
+                    {
+                        "executionSuccessful": report.status != 2,
+                        "exitCode": report.status,
+                        **({"toolExecutionNotifications": notices} if notices else {}),
+                    }
+                ],
                 "results": [_result(found, places[found[0].rule.id], report) for found in report.findings],
-                "properties": {"seed": report.seed, "examples": report.examples, "requests": report.requests},
+                "properties": {
+                    "seed": report.seed,
+                    "examples": report.examples,
+                    "requests": report.requests,
+                    "untested": report.untested,
+                    "reached": [
+                        {
+                            "of": each.label,
+                            "called": each.item.called,
+                            "accepted": each.item.accepted,
+                            "refused": each.item.refused,
+                            "keywordsNeverReached": each.idle,
+                        }
+                        for each in reached(report)
+                    ],
+                },
             }
         ],
     }

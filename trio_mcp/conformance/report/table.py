@@ -15,6 +15,8 @@ from trio_mcp.conformance.report.view import (
     folded,
     headline,
     problem_of,
+    reached,
+    reached_line,
     repeats,
     sections,
     shorten,
@@ -28,6 +30,10 @@ WIDTH = 100
 
 MAX_EVENTS = 60
 """The maximum number of events of a failure that are shown: an arbitrary choice, as a shrunk failure has only a few."""
+
+MAX_REACHED = 30
+"""The maximum number of tools, prompts and resources whose calls are shown: an arbitrary choice; other formats have all
+of them."""
 
 COLUMNS = {"held": "held", "broken": "broken", "not exercised": "no occasion", "not checkable": "can't check"}
 
@@ -47,6 +53,7 @@ def _lines(report: CheckReport) -> Iterator[str]:
     )
     yield ""
     yield from _by_section(report)
+    yield from _by_target(report)
     for first, *others in report.findings:
         yield ""
         yield from failure_lines(first)
@@ -75,6 +82,27 @@ def _by_section(report: CheckReport) -> Iterator[str]:
         yield f"{section.path:{width}}" + "".join(f"{section.counts[status] or '·':>13}" for status in STATUSES)
     counts = counted(report.outcomes)
     yield f"{'in all':{width}}" + "".join(f"{counts[status]:>13}" for status in STATUSES)
+
+
+def _by_target(report: CheckReport) -> Iterator[str]:
+    found = reached(report)
+    if not found:
+        return
+    yield ""
+    labels = [shorten(each.label, WIDTH - 42) for each in found[:MAX_REACHED]]
+    width = max(len("calls of"), *map(len, labels))
+    yield f"{'calls of':{width}}{'called':>9}{'accepted':>10}{'refused':>9}{'keywords':>13}"
+    for label, each in zip(labels, found, strict=False):
+        item = each.item
+        counts = f"{item.called:>9}{item.accepted:>10}{item.refused:>9}{each.share:>13}"
+        yield f"{label:{width}}{counts}".rstrip()
+        if each.why:
+            yield textwrap.fill(each.why, WIDTH, initial_indent="  → ", subsequent_indent="    ")
+        elif each.idle:
+            yield shorten(f"  never reached: {', '.join(each.idle)}", WIDTH)
+    if len(found) > MAX_REACHED:
+        yield f"  … and {len(found) - MAX_REACHED} more"
+    yield reached_line(report)
 
 
 def failure_lines(outcome: Outcome) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp._secrets import mask_text
-from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Status
+from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Reached, Status
 from trio_mcp.conformance.rules.history import is_notification, is_request, is_response
 from trio_mcp.conformance.rules.model import LEVELS
 from trio_mcp.conformance.statements.model import statements
@@ -27,6 +27,7 @@ __all__ = [
     "Coverage",
     "Section",
     "ShownEvent",
+    "ShownReach",
     "clean",
     "counted",
     "coverage",
@@ -34,6 +35,8 @@ __all__ = [
     "folded",
     "headline",
     "page_title",
+    "reached",
+    "reached_line",
     "repeats",
     "sections",
     "shorten",
@@ -59,6 +62,10 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 MAX_TEXT: Final = 4000
 """The maximum number of characters of a message that are shown: an arbitrary choice, as a replay shows all of it."""
+
+
+MAX_NAME: Final = 120
+"""The maximum number of characters of a name, a URI or a place that are shown (arbitrary)."""
 
 
 def clean(text: str, kept: str = "") -> str:
@@ -154,6 +161,63 @@ def coverage(report: CheckReport) -> list[Coverage]:
         Coverage(revision, page, **count)
         for (revision, page), count in sorted(pages, key=lambda each: each[0][0], reverse=True)
     ]
+
+
+@attrs.frozen
+class ShownReach:
+    """What became of the calls of a tool, prompt, resource or template, as it is displayed.
+
+    Attributes:
+        item: The counts.
+        keywords: The counts of the keywords of its schema.
+    """
+
+    item: Reached
+    keywords: tuple[Reached, ...]
+
+    @property
+    def label(self) -> str:
+        """The kind and the name, for example ``tool add``."""
+        return clean(f"{self.item.kind} {shorten(self.item.name, MAX_NAME)}")
+
+    @property
+    def why(self) -> str:
+        """Why no call was accepted; empty if one was."""
+        return clean(self.item.why)
+
+    @property
+    def idle(self) -> list[str]:
+        """The keywords that no accepted call had to do with, as JSON pointers."""
+        return [clean(shorten(each.keyword, MAX_NAME)) for each in self.keywords if not each.accepted]
+
+    @property
+    def share(self) -> str:
+        """How many of the keywords were reached, for example ``3 of 5``; empty without any."""
+        return f"{len(self.keywords) - len(self.idle)} of {len(self.keywords)}" if self.keywords else ""
+
+
+def reached(report: CheckReport) -> list[ShownReach]:
+    """Return what became of the calls of a check, those that no call reached first."""
+    found: dict[tuple[str, str], tuple[Reached, list[Reached]]] = {}
+    for each in report.reached:
+        if each.keyword:
+            found[each.kind, each.name][1].append(each)
+        else:
+            found[each.kind, each.name] = (each, [])
+    shown = [ShownReach(item, tuple(keywords)) for item, keywords in found.values()]
+    return sorted(shown, key=lambda each: each.item.accepted > 0)
+
+
+def reached_line(report: CheckReport) -> str:
+    """Return a sentence on how much of what a server offers was reached; empty if it offers nothing."""
+    kinds: dict[str, list[Reached]] = {}
+    for each in report.reached:
+        kinds.setdefault("schema keyword" if each.keyword else each.kind, []).append(each)
+    parts = [
+        f"{sum(each.accepted > 0 for each in found)} of {_number(len(found), kind, f'{kind}s')}"
+        for kind, found in kinds.items()
+    ]
+    return f"Reached: {', '.join(parts)}." if parts else ""
 
 
 _TITLES: Final = {"mrtr": "Multi round-trip requests", "streamable-http": "Streamable HTTP", "stdio": "stdio"}
