@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 import sys
+from collections.abc import Callable
 from typing import Any
+
+from tests.kit.targets import Connection, over_lines
+from trio_mcp.conformance.wires.targets import WireTarget
+
+__all__ = ["TOOLS", "Chained"]
 
 TOOLS = [f"step_{number}" for number in range(1, 11)]
 
@@ -15,15 +21,29 @@ HELLO = {"capabilities": {"tools": {}}, "serverInfo": {"name": "chained", "versi
 class Chained:
     """The server.
 
+    Args:
+        make_id: Returns another id each time.
+
     Attributes:
         called: How often each tool was called, and how often it accepted.
     """
 
-    def __init__(self, make_id: Any = lambda: secrets.token_hex(4)) -> None:
+    def __init__(self, make_id: Callable[[], str] = lambda: secrets.token_hex(4)) -> None:
         self._ids: dict[str, set[str]] = {name: set() for name in TOOLS}
         self._make_id = make_id
         self.called = dict.fromkeys(TOOLS, 0)
         self.accepted = dict.fromkeys(TOOLS, 0)
+
+    @property
+    def target(self) -> WireTarget:
+        """The server in memory, the same one for all connections."""
+        return over_lines(self.handle)
+
+    async def handle(self, connection: Connection, message: dict[str, Any]) -> None:
+        """Answer a message."""
+        if "id" in message:
+            answer = self.respond(message["method"], message.get("params") or {})
+            await connection.say({"id": message["id"], **answer})
 
     def listed(self) -> list[dict[str, Any]]:
         """Return the tools."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from trio_mcp.conformance.outcomes import CheckReport, Failure, Outcome
+from trio_mcp.conformance.outcomes import CheckReport, Failure, Outcome, Reached
 from trio_mcp.conformance.rules.model import Rule, held
 from trio_mcp.conformance.steps import Ask, AwaitResponses, Cancel
 from trio_mcp.conformance.transcript.events import Event
@@ -136,6 +136,13 @@ def report() -> CheckReport:
             ),
         ),
         notes=("2 tools were not called, as they are not annotated read-only: buy, log_in", f"odd: {HOSTILE}"),
+        reached=(
+            Reached("tool", "log_in", 41, 40, 1),
+            Reached("tool", "log_in", 41, 40, 1, keyword="/required", broken=7),
+            Reached("tool", "log_in", why="no call had a value that it applies to", keyword=f"/properties/{HOSTILE}"),
+            Reached("tool", HOSTILE, 40, 0, 40, f"all 40 calls were refused: {HOSTILE}"),
+            Reached("prompt", "greet", why="no call was made in this check"),
+        ),
         figures={"latency": {"p50": 0.0012, "p99": 0.034}, "memory": 41_000_000},
     )
 
@@ -147,4 +154,5 @@ def clean_report() -> CheckReport:
         info="shop 1.0.0",
         outcomes=tuple(each for each in report().outcomes if each.status == "held"),
         notes=(),
+        reached=(Reached("tool", "log_in", 41, 41),),
     )

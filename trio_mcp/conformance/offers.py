@@ -128,7 +128,8 @@ def _walk(value: Any, place: Place, name: str, hidden: bool = False) -> Iterator
             if _is_value(value) and (words == [value] or len(value) <= SHORT):
                 yield Offer(place, value, hidden)
             if words != [value]:
-                yield from (Offer((*place, number), word, hidden) for number, word in enumerate(words))
+                found = (Offer((*place, number), word, hidden) for number, word in enumerate(words))
+                yield from (offer for offer in found if _is_value(offer.value))
         case _ if _is_value(value):
             yield Offer(place, value, hidden)
 
@@ -140,5 +141,6 @@ def _words(text: str) -> list[str]:
 
 def _is_value(value: Any) -> bool:
     if isinstance(value, str):
-        return 0 < len(value) <= LONGEST
+        # A lone surrogate, which JSON can escape, can't be sent in UTF-8.
+        return 0 < len(value) <= LONGEST and not any("\ud800" <= each <= "\udfff" for each in value)
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= GREATEST

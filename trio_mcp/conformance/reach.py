@@ -198,7 +198,7 @@ class Reach:
                 return "it may not be called, or no arguments can be made for it; the notes say which"
             return "it is too slow to be called again" if key in slow else "no call was made in this check"
         said = [
-            f"{item.examples[common]!r}" + (f" ({times} times)" if times < count.refused else "")
+            f"{item.examples[common]!r}{_often(times) if times < count.refused else ''}"
             for common, times in item.reasons.most_common(2)
         ]
         calls = "the only call" if count.called == 1 else f"all {count.called} calls"
@@ -206,9 +206,13 @@ class Reach:
             return f"{calls} had no answer"
         became = "was refused" if count.called == 1 else "were refused"
         if count.refused < count.called:
-            calls = f"{count.refused} of {count.called} calls"
-            became = "were refused, and the others had no answer"
-        return f"{calls} {became}: {', and '.join(said)}" if said else f"{calls} {became}"
+            calls = f"of {count.called} calls, {count.refused}"
+            became = f"{'was' if count.refused == 1 else 'were'} refused, and the others had no answer"
+        return f"{calls} {became}: {', and '.join(said)}"
+
+
+def _often(times: int) -> str:
+    return " (once)" if times == 1 else f" ({times} times)"
 
 
 def _why_not(each: _Count, whole: _Count) -> str:

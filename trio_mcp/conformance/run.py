@@ -1021,10 +1021,13 @@ def _with(value: Any, taken: Taken, found: Value) -> Any:
 
 def _as(replaced: Any, taken: Taken, found: Value) -> Any:
     """Return a taken value in the form that the parameter needs, as far as it has one."""
+    text = str(found)
+    if taken.before and text.startswith(taken.before) and text.endswith(taken.after):
+        return text
     if taken.before or taken.after:
-        return f"{taken.before}{quote(str(found), safe='')}{taken.after}"
+        return f"{taken.before}{quote(text, safe='')}{taken.after}"
     if isinstance(replaced, str):
-        return str(found)
+        return text
     # Only ASCII digits: `int` reads others as well, and refuses very long ones.
     is_number = isinstance(found, str) and found.isascii() and found.isdecimal() and len(found) < 16
     return int(found) if is_number and isinstance(replaced, int) else found

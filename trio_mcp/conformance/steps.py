@@ -59,7 +59,8 @@ class Taken:
         method: The method of the earlier call.
         name: The name or the URI that it was about.
         place: The place of the value in its result.
-        before: What to put in front of the value. With this or ``after``, the value is percent-encoded.
+        before: What to put in front of the value. With this or ``after``, the value is percent-encoded, unless it
+            begins and ends like this already.
         after: What to put behind the value.
     """
 

@@ -15,8 +15,9 @@ import attrs
 
 from trio_mcp._secrets import is_secret
 from trio_mcp.conformance.facts import Facts
-from trio_mcp.conformance.members import is_refused, objects_of
+from trio_mcp.conformance.members import is_refused, object_of, objects_of
 from trio_mcp.conformance.offers import Offer, offered
+from trio_mcp.conformance.plans.moves.odd_calls import NOWHERE
 from trio_mcp.conformance.run import Sent
 from trio_mcp.conformance.steps import Ask, AwaitResponses, Place, Plan, Step, Taken
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
@@ -33,6 +34,9 @@ MOST_OFFERS: Final = 40
 
 MOST_LEARNED: Final = 4
 """After how many results of one tool, resource or prompt no more places are looked for (arbitrary)."""
+
+MOST_ACCEPTED: Final = 8
+"""How many accepted calls of one tool, prompt or template are drawn from again (arbitrary)."""
 
 MOST_TRIES: Final = 120
 """How many combinations of values are tried to get a call accepted (arbitrary)."""
@@ -59,7 +63,6 @@ SELDOM: Final = 0.1
 """How often a call that needs no values of others gets one all the same (arbitrary)."""
 
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_PARAMETER: Final = {"tools/call": "arguments", "prompts/get": "arguments"}
 
 
 @attrs.frozen
@@ -72,7 +75,8 @@ class _Source:
         is_text: Whether there is a text.
         looks_made_up: Whether it looks like an id, a path or a URI, and not like a word.
         is_secret: Whether it may be a secret.
-        words: The words in the names around it.
+        words: The words in its own name.
+        around: The words in the names around it.
     """
 
     target: Target
@@ -81,6 +85,12 @@ class _Source:
     looks_made_up: bool
     is_secret: bool
     words: frozenset[str]
+    around: frozenset[str]
+
+    def score(self, slot: _Slot) -> int:
+        """Return how likely it is that a parameter takes the value; a higher number is likelier."""
+        names = 4 * len(slot.words & self.words) + len(slot.words & self.around)
+        return names + 3 * self.looks_made_up + (slot.is_text == self.is_text)
 
 
 @attrs.frozen
@@ -106,6 +116,9 @@ class Threads:
         self._random = Random(f"{seed} threads")
         # How a target is called so that it accepts: a way takes values only from targets whose own ways came before.
         self._ways: dict[Target, Ask] = {}
+        # What was accepted without values of others, and by how many calls more were accepted than refused.
+        self._accepted: dict[Target, list[Ask]] = {}
+        self._balance: dict[Target, int] = {}
         self._sources: dict[Target, dict[Place, _Source]] = {}
         self._learned: dict[Target, int] = {}
         self._first: dict[Target, list[Mapping[str, Any]]] = {}
@@ -120,12 +133,20 @@ class Threads:
         """Learn from the answers of an example."""
         for sent in requests:
             step = sent.step
-            if step is None or step.headers or sent.answer is None or is_refused(sent.answer):
+            if step is None or step.headers or sent.answer is None:
                 continue
             target = _target_of(facts, step)
             if target is None:
                 continue
+            is_no = is_refused(sent.answer)
+            if not step.taken:
+                self._balance[target] = self._balance.get(target, 0) + (-1 if is_no else 1)
+            if is_no:
+                continue
             known = self._ways.get(target)
+            accepted = self._accepted.setdefault(target, [])
+            if not step.taken and len(accepted) < MOST_ACCEPTED and (call := _plain(step)) not in accepted:
+                accepted.append(call)
             # A way without values of others is the better one: it needs no other calls.
             if known is None or (known.taken and not step.taken):
                 self._ways[target] = _plain(step)
@@ -213,12 +234,7 @@ class Threads:
             single = [(slot, source, rank) for slot, sources in ranked for rank, source in enumerate(sources)]
             takes += [(_take(slot, source),) for slot, source, _ in sorted(single, key=lambda each: each[2])]
             if len(ranked) > 1:
-                takes += [
-                    tuple(
-                        _take(slot, sources[int(len(sources) * self._random.random() ** 2)]) for slot, sources in ranked
-                    )
-                    for _ in range(AT_ONCE)
-                ]
+                takes += [tuple(_take(slot, self._likely(sources)) for slot, sources in ranked) for _ in range(AT_ONCE)]
             new = dict.fromkeys(each for each in takes if each not in tried)
             found += [Ask(target[0], params, taken=each) for each in new]
             if len(found) >= AT_ONCE:
@@ -234,8 +250,7 @@ class Threads:
             for source in self._sources[origin].values():
                 if source.is_secret and not slot.is_secret:
                     continue
-                score = 3 * len(slot.words & source.words) + 2 * source.looks_made_up + (slot.is_text == source.is_text)
-                usable.append((-score, order, len(usable), source))
+                usable.append((-source.score(slot), order, len(usable), source))
         return [source for *_, source in sorted(usable, key=lambda each: each[:3])]
 
     # --- calling what is known ----------------------------------------------------------------------------------------
@@ -257,44 +272,60 @@ class Threads:
 
     def _threaded(self, facts: Facts, step: Step) -> Ask | None:
         """Return a call with values of others; None if it stays as it is."""
-        if not isinstance(step, Ask) or step.connection or step.headers or step.taken or step.method not in _PARAMETER:
+        if not isinstance(step, Ask) or step.connection or step.headers or step.taken:
             return None
         target = _target_of(facts, step)
         way = None if target is None else self._ways.get(target)
-        if target is None or way is None or self._random.random() >= (USUAL if way.taken else SELDOM):
+        if target is None or way is None:
             return None
-        if not _is_usable(facts, target) or not self._is_valid(facts, step):
+        is_picky = not way.taken and self._balance.get(target, 0) < 0
+        if self._random.random() >= (USUAL if way.taken or is_picky else SELDOM):
+            return None
+        if target not in _targets(facts) or not self._is_meant(facts, target, step):
             return None
         if way.taken:
-            params = dict(step.params or {})
-            # The parameters stay as they were drawn, except for those whose values are known to be needed.
-            name = _PARAMETER[step.method]
-            drawn, needed = params.get(name), (way.params or {}).get(name)
-            if isinstance(drawn, dict) and isinstance(needed, dict):
-                tops = [each.into[1] for each in way.taken if len(each.into) > 1]
-                params[name] = {**drawn, **{str(top): needed[str(top)] for top in tops if str(top) in needed}}
-            return attrs.evolve(step, params=params, taken=way.taken)
+            return attrs.evolve(step, params=_needed(step, way), taken=way.taken)
+        if is_picky:
+            return self._mixed(step, self._random.choice(self._accepted[target]))
         slots = list(_slots(facts, target, step.params or {}))
         slot = self._random.choice(slots) if slots else None
         sources = self._ranked(facts, target, slot) if slot is not None else []
         if slot is None or not sources:
             return None
-        return attrs.evolve(step, taken=(_take(slot, sources[int(len(sources) * self._random.random() ** 2)]),))
+        return attrs.evolve(step, taken=(_take(slot, self._likely(sources)),))
 
-    def _is_valid(self, facts: Facts, step: Ask) -> bool:
-        # A call that is meant to break a keyword of the schema must still break just that one.
-        if step.method != "tools/call":
-            return True
+    def _mixed(self, step: Ask, accepted: Ask) -> Ask:
+        """Return a call with most of the arguments of one that was accepted."""
+        drawn, known = step.params or {}, accepted.params or {}
+        if not isinstance(known.get("arguments"), dict):
+            return attrs.evolve(step, params={**drawn, **known})
+        usual = {name: value for name, value in known["arguments"].items() if self._random.random() < USUAL}
+        return attrs.evolve(step, params={**drawn, "arguments": {**object_of(drawn.get("arguments")), **usual}})
+
+    def _likely(self, sources: Sequence[_Source]) -> _Source:
+        """Return one of several places, mostly one of the first."""
+        return sources[int(len(sources) * self._random.random() ** 2)]
+
+    def _is_meant(self, facts: Facts, target: Target, step: Ask) -> bool:
+        """Return whether a call is meant to be accepted: one that is wrong on purpose must stay as it is."""
         params = step.params or {}
-        name = str(params.get("name"))
-        if name not in self._valid:
-            try:
-                self._valid[name] = SchemaValidator(facts.tools[name].get("inputSchema"))
-            except SchemaError:
-                self._valid[name] = None
-        valid = self._valid[name]
+        match step.method:
+            case "tools/call":
+                return self._is_valid(facts, target[1], params.get("arguments"))
+            case "prompts/get":
+                given = object_of(params.get("arguments"))
+                return all(name in given for name in _needed_names(facts, target[1]))
+        before, after = _simple_template(target[1]) or ("", "")
+        value = str(params.get("uri"))[len(before) :].removesuffix(after)
+        return NOWHERE not in value and value.replace("-", "a").replace("_", "a").isalnum()
+
+    def _is_valid(self, facts: Facts, name: str, arguments: Any) -> bool:
         try:
-            return valid is not None and valid.problem(params.get("arguments")) is None
+            if name not in self._valid:
+                self._valid[name] = None
+                self._valid[name] = SchemaValidator(facts.tools[name].get("inputSchema"))
+            valid = self._valid[name]
+            return valid is not None and valid.problem(arguments) is None
         except SchemaError:
             return False
 
@@ -342,6 +373,22 @@ def _plain(step: Ask) -> Ask:
     return Ask(step.method, kept, taken=step.taken)
 
 
+def _needed(step: Ask, way: Ask) -> Mapping[str, Any]:
+    """Return the parameters of a call as they were drawn, except for those that must have values of others."""
+    params, known = step.params or {}, way.params or {}
+    drawn, needed = params.get("arguments"), known.get("arguments")
+    if not isinstance(needed, dict):
+        return {**params, **known}
+    names = [each.into[1] for each in way.taken if len(each.into) > 1]
+    return {**params, "arguments": {**object_of(drawn), **{name: needed[name] for name in names if name in needed}}}
+
+
+def _needed_names(facts: Facts, prompt: str) -> list[str]:
+    """Return the names of the arguments that a prompt requires."""
+    listed = objects_of(facts.prompts[prompt], "arguments")
+    return [str(each.get("name")) for each in listed if each.get("required") is True]
+
+
 def _targets(facts: Facts) -> list[Target]:
     templates = [("resources/read", text) for text in facts.templates if _simple_template(text) is not None]
     prompts = [("prompts/get", name) for name in facts.prompts]
@@ -371,8 +418,7 @@ def _first_params(facts: Facts, target: Target) -> list[Mapping[str, Any]]:
                 return []
             return [{"name": name, "arguments": each} for each in found if isinstance(each, dict)]
         case "prompts/get":
-            listed = objects_of(facts.prompts[name], "arguments")
-            needed = {str(each.get("name")): "a" for each in listed if each.get("required") is True}
+            needed = dict.fromkeys(_needed_names(facts, name), "a")
             return [{"name": name} | ({"arguments": needed} if needed else {})]
     parts = _simple_template(name)
     return [] if parts is None else [{"uri": f"{parts[0]}a{parts[1]}"}]
@@ -414,11 +460,11 @@ def _take(slot: _Slot, source: _Source) -> Taken:
 
 
 def _source(target: Target, offer: Offer) -> _Source:
-    names = [step for step in offer.place if isinstance(step, str)][-2:]
     value = offer.value
     made_up = isinstance(value, int) or (len(value) > 1 and not value.isalpha() and " " not in value)
-    words = frozenset[str]().union(*map(_words, [*names, target[1]]))
-    return _Source(target, offer.place, isinstance(value, str), made_up, offer.is_secret, words)
+    names = [target[1], *(step for step in offer.place if isinstance(step, str))]
+    around = frozenset[str]().union(*map(_words, {target[1], names[-2] if len(names) > 1 else ""}))
+    return _Source(target, offer.place, isinstance(value, str), made_up, offer.is_secret, _words(names[-1]), around)
 
 
 def _words(name: str) -> frozenset[str]:
