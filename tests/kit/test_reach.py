@@ -16,7 +16,7 @@ from trio_mcp.conformance.engine import check_server
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.keywords import MOST_KEYWORDS, Keywords
 from trio_mcp.conformance.outcomes import CheckReport, Reached
-from trio_mcp.conformance.reach import Reach
+from trio_mcp.conformance.reach import ReachCounts
 from trio_mcp.conformance.report.html import html
 from trio_mcp.conformance.report.json import as_json
 from trio_mcp.conformance.report.junit import junit
@@ -92,7 +92,7 @@ async def test_one_accepted_call_is_enough_and_a_tool_that_may_not_be_called_is_
 def test_what_is_untested(counts: tuple[int, int, int], said: str) -> None:
     found = attrs.evolve(clean_report(), reached=(Reached("tool", "a", *counts),))
     assert (found.untested, found.status) == (said, 2 if said else 0)
-    # A keyword is none of the server's offers, and a broken MUST comes first.
+    # Keywords are not counted by themselves, and a broken MUST comes first.
     assert attrs.evolve(found, reached=(Reached("tool", "a", *counts, keyword="/type"),)).untested == ""
     assert attrs.evolve(report(), reached=found.reached).status == 1
 
@@ -166,7 +166,7 @@ SCHEMA = {
 
 def counted(*calls: tuple[dict[str, Any], dict[str, Any] | None], **changes: Any) -> list[Reached]:
     """Return what is counted of calls with these arguments and answers."""
-    reach = Reach()
+    reach = ReachCounts()
     tool = {"name": "t", "inputSchema": SCHEMA}
     reach.meet(Facts(LEGACY, "memory", tools={"t": tool}, callable_tools=("t",)))
     sent = []
@@ -195,7 +195,7 @@ def test_calls_are_counted_by_tool_and_by_keyword() -> None:
         "/additionalProperties": (3, 1, 1, 0),
         "/properties/a": (3, 1, 1, 0),
         "/properties/a/type": (3, 1, 1, 0),
-        # A call that breaks a keyword on purpose is none of the calls of the tool.
+        # A call that breaks a keyword on purpose is not counted among the calls of the tool.
         "/properties/a/minimum": (3, 1, 1, 1),
         "/properties/b": (2, 0, 1, 0),
         "/properties/b/anyOf": (2, 0, 1, 0),

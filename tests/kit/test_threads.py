@@ -23,7 +23,7 @@ from trio_mcp.conformance.plans.plan_files import read_plan_file, write_plan_fil
 from trio_mcp.conformance.plans.threads import Threads
 from trio_mcp.conformance.replay import Replayed, replay_plan
 from trio_mcp.conformance.run import Sent
-from trio_mcp.conformance.steps import Ask, AwaitResponses, Plan, Taken, plan_from_json, plan_to_json
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Plan, TakenValue, plan_from_json, plan_to_json
 from trio_mcp.testing.strategies.first_values import first_values
 
 LEGACY = "2025-11-25"
@@ -120,7 +120,7 @@ class Shop:
             return {"result": {"contents": [{"uri": uri, "text": "a"}]}}
         if method == "prompts/get" and self._is("owner", given.get("owner")):
             return {"result": {"messages": []}}
-        return {"error": {"code": -32602, "message": "there is none"}}
+        return {"error": {"code": -32602, "message": "not found"}}
 
 
 def object_of(value: Any, *path: str) -> Any:
@@ -248,8 +248,8 @@ TAKEN = {"into": ["arguments", "key"], "method": "tools/call", "name": "a", "pla
 
 def test_what_is_taken_can_be_kept_in_a_file() -> None:
     params = {"name": "b", "arguments": {"key": "x"}}
-    taken = Taken(("arguments", "key"), "tools/call", "a", ("content", 0, "text", 1))
-    uri = Taken(("uri",), "resources/read", "a://b", ("contents",), before="a://", after="/b")
+    taken = TakenValue(("arguments", "key"), "tools/call", "a", ("content", 0, "text", 1))
+    uri = TakenValue(("uri",), "resources/read", "a://b", ("contents",), before="a://", after="/b")
     plan: Plan = (Ask("tools/call", params, taken=(taken, uri)), AwaitResponses())
     written = json.loads(json.dumps(plan_to_json(plan)))
     assert written[0]["taken"][0] == TAKEN
@@ -336,7 +336,9 @@ def test_a_call_that_is_wrong_on_purpose_stays_as_it_is() -> None:
     threads.learn(known, [answered("make", {"structuredContent": {"id": "i-1"}})])
     good = Ask("tools/call", {"name": "use", "arguments": {"key": "a"}})
     bad = Ask("tools/call", {"name": "use", "arguments": {"key": "a", "more": 1}})
-    way = attrs.evolve(good, taken=(Taken(("arguments", "key"), "tools/call", "make", ("structuredContent", "id")),))
+    way = attrs.evolve(
+        good, taken=(TakenValue(("arguments", "key"), "tools/call", "make", ("structuredContent", "id")),)
+    )
     use = attrs.evolve(answered("use", {"content": []}, key="i-1"), step=way)
     threads.learn(known, [use])
     changed = [threads.threaded(known, [good])[0][-1] for _ in range(50)]

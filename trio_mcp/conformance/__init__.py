@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Outcome as Outcome,
         Preview as Preview,
         Progress as Progress,
+        Reached as Reached,
     )
     from trio_mcp.conformance.plugin import conformance_tests as conformance_tests
     from trio_mcp.conformance.recorded_server.serving import RecordedServer as RecordedServer, recorded as recorded

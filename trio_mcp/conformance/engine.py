@@ -33,7 +33,7 @@ from trio_mcp.conformance.plans.moves.model import Move
 from trio_mcp.conformance.plans.shrink import ShownRun, Shrinker, without_repeats
 from trio_mcp.conformance.plans.source import Source
 from trio_mcp.conformance.plans.threads import Threads
-from trio_mcp.conformance.reach import Reach
+from trio_mcp.conformance.reach import ReachCounts
 from trio_mcp.conformance.rules.catalogue import select
 from trio_mcp.conformance.rules.common import ended_without_cause
 from trio_mcp.conformance.rules.expected import WORKING
@@ -157,7 +157,7 @@ class Check:
         self._doubted: dict[str, int] = {}
         self._sources: list[Source] = []
         self._threads = Threads(str(given["seed"]))
-        self._reach = Reach()
+        self._reach = ReachCounts()
         self._latencies: list[float] = []
         self._spent: dict[tuple[str, str], float] = {}
         self._slow: dict[tuple[str, str], None] = {}

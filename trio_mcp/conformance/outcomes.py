@@ -152,7 +152,8 @@ class Outcome:
 
 @attrs.frozen
 class Reached:
-    """What became of the calls of a tool, prompt, resource or template, or of those to which a schema keyword applied.
+    """The calls of a tool, prompt, resource or template, or those to which a schema keyword applied, by what became of
+    them.
 
     Only calls that are valid by the schema count, with headers and metadata that a server must accept.
 
@@ -160,7 +161,7 @@ class Reached:
         kind: What was called.
         name: Its name, URI or URI template.
         called: How many calls were made.
-        accepted: How many were answered with a result that is no error.
+        accepted: How many were answered with a result that does not say `isError`.
         refused: How many were answered with an error. The others had no answer, for example because they were
             cancelled.
         why: Why no call was accepted; empty if one was.

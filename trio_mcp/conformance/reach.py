@@ -19,7 +19,7 @@ from trio_mcp.conformance.run import Sent
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.uri_templates import UriTemplate
 
-__all__ = ["Reach"]
+__all__ = ["ReachCounts"]
 
 MOST_REASONS: Final = 20
 """How many different reasons for refusals are kept for each tool, prompt or resource (arbitrary)."""
@@ -27,7 +27,7 @@ MOST_REASONS: Final = 20
 LONGEST: Final = 200
 """How many characters of a reason are kept (arbitrary)."""
 
-# What differs from call to call in messages that say the same: quoted texts, and words with a digit.
+# Quoted texts, and words with a digit, differ from call to call in messages that say the same.
 _VARIES: Final = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\S*[0-9]\S*")
 
 _KINDS: Final[dict[str, Kind]] = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
@@ -36,7 +36,7 @@ _Key: TypeAlias = tuple[Kind, str]
 
 @attrs.define
 class _Count:
-    """What became of some calls."""
+    """Counts some calls by what became of them."""
 
     called: int = 0
     accepted: int = 0
@@ -80,7 +80,7 @@ class _Item:
             self.reasons[common] += 1
 
 
-class Reach:
+class ReachCounts:
     """Counts the calls of a check. Everything that is kept is bounded, whatever the server sends."""
 
     def __init__(self) -> None:

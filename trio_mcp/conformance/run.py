@@ -39,7 +39,7 @@ from trio_mcp.conformance.steps import (
     Repeat,
     Resume,
     Step,
-    Taken,
+    TakenValue,
     Tell,
     Write,
 )
@@ -264,8 +264,8 @@ class Talk:
                 found.append((task["taskId"], each))
         return found[which % len(found)] if found else None
 
-    def value_of(self, taken: Taken) -> Value | None:
-        """Return the value that a request takes, from the last result that has it; None if there is none."""
+    def value_of(self, taken: TakenValue) -> Value | None:
+        """Return the value that a request takes, from the last result that has it; None without one."""
         work = (taken.method, taken.name)
         calls = (sent for sent in reversed(self.requests) if sent.work == work and not is_refused(sent.answer))
         return next((value for sent in calls if (value := value_at(sent.result, taken.place)) is not None), None)
@@ -1002,7 +1002,7 @@ class PlanRunner:
         await talk.wire.resume(step.which)
 
 
-def _with(value: Any, taken: Taken, found: Value) -> Any:
+def _with(value: Any, taken: TakenValue, found: Value) -> Any:
     """Return parameters with a taken value in its place; unchanged if they have no such place."""
     first, *others = taken.into
     if isinstance(value, dict) and first in value:
@@ -1019,7 +1019,7 @@ def _with(value: Any, taken: Taken, found: Value) -> Any:
     return made
 
 
-def _as(replaced: Any, taken: Taken, found: Value) -> Any:
+def _as(replaced: Any, taken: TakenValue, found: Value) -> Any:
     """Return a taken value in the form that the parameter needs, as far as it has one."""
     text = str(found)
     if taken.before and text.startswith(taken.before) and text.endswith(taken.after):

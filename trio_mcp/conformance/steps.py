@@ -30,7 +30,7 @@ __all__ = [
     "Repeat",
     "Resume",
     "Step",
-    "Taken",
+    "TakenValue",
     "Tell",
     "Write",
     "plan_from_json",
@@ -50,7 +50,7 @@ Place: TypeAlias = tuple[str | int, ...]
 
 
 @attrs.frozen
-class Taken:
+class TakenValue:
     """A value that a request takes from the result of an earlier call in the same plan, on the same connection.
 
     Attributes:
@@ -81,15 +81,15 @@ class Taken:
             raise TypeError("what is taken must have 'into', 'method', 'name' and 'place', the first and last as lists")
 
 
-def _taken(found: Any) -> tuple[Taken, ...]:
+def _taken(found: Any) -> tuple[TakenValue, ...]:
     if not isinstance(found, tuple):
         raise TypeError("'taken' must be a list")
     made = []
     for each in found:
         if isinstance(each, Mapping):
             fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in each.items()}
-            each = Taken(**fields)
-        if not isinstance(each, Taken):
+            each = TakenValue(**fields)
+        if not isinstance(each, TakenValue):
             raise TypeError("'taken' must be a list of objects")
         made.append(each)
     return tuple(made)
@@ -120,7 +120,7 @@ class Ask:
     meta: Mapping[str, Any] = attrs.Factory(dict)
     connection: int = 0
     style: int = 0
-    taken: tuple[Taken, ...] = attrs.field(default=(), converter=_taken)
+    taken: tuple[TakenValue, ...] = attrs.field(default=(), converter=_taken)
 
 
 @attrs.frozen
@@ -395,9 +395,9 @@ def _written(value: Any) -> Any:
             return {"$text": value.decode()}
         except UnicodeDecodeError:
             return {"$base64": base64.b64encode(value).decode()}
-    if isinstance(value, Taken):
+    if isinstance(value, TakenValue):
         # Like a step, without the fields that have their defaults.
-        fields = attrs.fields(Taken)
+        fields = attrs.fields(TakenValue)
         return {f.name: _written(v) for f in fields if (v := getattr(value, f.name)) != f.default}
     return [_written(each) for each in value] if isinstance(value, tuple) else value
 

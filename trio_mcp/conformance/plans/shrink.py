@@ -354,7 +354,7 @@ class Shrinker:
         if step.method in ("tools/call", "prompts/get"):
             for arguments in self._simpler_arguments(step):
                 params = {**(step.params or {}), "arguments": arguments}
-                # What stands where a value is taken into is never sent, but it must stand there.
+                # The place that a value is taken into must stay; its own value is never sent.
                 if all(_at(params, each.into) == _at(step.params, each.into) for each in step.taken):
                     yield attrs.evolve(step, params=params)
 

@@ -1,7 +1,8 @@
 """Threads values through calls: what one call returned is offered to the parameters of others.
 
 Only places are kept, never values: a plan calls what returns a value, and takes it from there when it runs. So a plan
-shows the same on a server that makes up its ids anew, can be kept in a file, and contains nothing that a server sent.
+shows the same on a server that makes up other ids each time, can be kept in a file, and contains nothing that a server
+sent.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from trio_mcp.conformance.members import is_refused, object_of, objects_of
 from trio_mcp.conformance.offers import Offer, offered
 from trio_mcp.conformance.plans.moves.odd_calls import NOWHERE
 from trio_mcp.conformance.run import Sent
-from trio_mcp.conformance.steps import Ask, AwaitResponses, Place, Plan, Step, Taken
+from trio_mcp.conformance.steps import Ask, AwaitResponses, Place, Plan, Step, TakenValue
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.testing.strategies.first_values import first_values
 from trio_mcp.testing.strategies.schemas import CannotGenerate
@@ -59,8 +60,8 @@ DEEPEST_SLOT: Final = 3
 USUAL: Final = 0.75
 """How often a call is made with the values that it is known to need (arbitrary); the others are drawn alone."""
 
-SELDOM: Final = 0.1
-"""How often a call that needs no values of others gets one all the same (arbitrary)."""
+SELDOM: Final = 0.05
+"""How often a call that needs no values of others gets one even so (arbitrary)."""
 
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
@@ -116,14 +117,14 @@ class Threads:
         self._random = Random(f"{seed} threads")
         # How a target is called so that it accepts: a way takes values only from targets whose own ways came before.
         self._ways: dict[Target, Ask] = {}
-        # What was accepted without values of others, and by how many calls more were accepted than refused.
+        # The calls that were accepted without values of others, and how many more were accepted than refused.
         self._accepted: dict[Target, list[Ask]] = {}
         self._balance: dict[Target, int] = {}
         self._sources: dict[Target, dict[Place, _Source]] = {}
         self._learned: dict[Target, int] = {}
         self._first: dict[Target, list[Mapping[str, Any]]] = {}
         self._begun: dict[Target, int] = {}
-        self._tried: dict[Target, set[tuple[Taken, ...]]] = {}
+        self._tried: dict[Target, set[tuple[TakenValue, ...]]] = {}
         self._valid: dict[str, SchemaValidator | None] = {}
         self._turn = 0
 
@@ -150,7 +151,7 @@ class Threads:
             # A way without values of others is the better one: it needs no other calls.
             if known is None or (known.taken and not step.taken):
                 self._ways[target] = _plain(step)
-            # What a template describes has another URI each time, by which no later step could name it.
+            # A resource that a template describes has another URI each time, by which no later step could name it.
             if self._learned.get(target, 0) < MOST_LEARNED and target[1] not in facts.templates:
                 self._learned[target] = self._learned.get(target, 0) + 1
                 self._learn_places(target, sent)
@@ -159,7 +160,7 @@ class Threads:
         found = self._sources.setdefault(target, {})
         given = set(_texts(sent.message.get("params")))
         for offer in offered(sent.result):
-            # What the call was given is known already, and often only an echo.
+            # A value that the call was given is known already, and often only an echo.
             if offer.place not in found and str(offer.value) not in given and len(found) < MOST_OFFERS:
                 found[offer.place] = _source(target, offer)
 
@@ -329,7 +330,7 @@ class Threads:
         except SchemaError:
             return False
 
-    def _links(self, facts: Facts, taken: Iterable[Taken]) -> dict[Target, None] | None:
+    def _links(self, facts: Facts, taken: Iterable[TakenValue]) -> dict[Target, None] | None:
         """Return the calls that must come before one that takes these values, in order; None if that can't be."""
         found: dict[Target, None] = {}
         pending = [(each.method, each.name) for each in taken]
@@ -455,8 +456,8 @@ def _leaves(value: Any, schema: Any, path: Place, name: str) -> Iterator[_Slot]:
             yield _Slot(path, False, _words(name), is_secret(name))
 
 
-def _take(slot: _Slot, source: _Source) -> Taken:
-    return Taken(slot.into, *source.target, source.place, slot.before, slot.after)
+def _take(slot: _Slot, source: _Source) -> TakenValue:
+    return TakenValue(slot.into, *source.target, source.place, slot.before, slot.after)
 
 
 def _source(target: Target, offer: Offer) -> _Source:

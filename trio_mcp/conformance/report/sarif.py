@@ -31,7 +31,7 @@ def as_sarif(report: CheckReport) -> dict[str, Any]:
     """Return a report as a SARIF log, in the form of a JSON object."""
     rules = [outcome.rule for outcome in report.outcomes]
     places = {rule.id: number for number, rule in enumerate(rules)}
-    # What was not reached is no result: no rule is broken by it.
+    # A tool that was not reached breaks no rule, so it is told beside the results.
     notices = [
         {"level": "warning", "message": {"text": f"{each.label}: {each.why}"}} for each in reached(report) if each.why
     ]

@@ -165,7 +165,7 @@ def coverage(report: CheckReport) -> list[Coverage]:
 
 @attrs.frozen
 class ShownReach:
-    """What became of the calls of a tool, prompt, resource or template, as it is displayed.
+    """The calls of a tool, prompt, resource or template, as they are displayed.
 
     Attributes:
         item: The counts.

@@ -191,7 +191,7 @@ def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
 def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) -> Script:
     """Generate scripts of servers that speak a revision."""
     legacy = revision in LEGACY_REVISIONS
-    # Taken together, the turns that only this era has are as likely as the turns that both eras have.
+    # TakenValue together, the turns that only this era has are as likely as the turns that both eras have.
     own = sorted(LEGACY_TURNS if legacy else MODERN_TURNS)
     turns = st.sampled_from(sorted(EVERY_TURN)) | st.sampled_from(own)
     uris = draw(st.lists(st.sampled_from(URIS), max_size=3, unique=True))

@@ -42,7 +42,7 @@ class _Whole(Simplest):
 
 
 def first_values(schema: Any) -> list[Any]:
-    """Return values of a schema in the order in which they tell most about whoever takes them; all conform to it.
+    """Return values of a schema, those first that tell most about the function that takes them; all conform to it.
 
     The first is made of defaults and examples, and has only what is required; the second has everything. Each of the
     others is the first with one member at a boundary of its own schema.
