@@ -280,5 +280,14 @@ def test_keywords_are_bounded_whatever_the_schema(schema: Any) -> None:
         assert set(found.applying(value)) <= set(found.known)
 
 
+def test_the_keywords_of_all_tools_are_bounded() -> None:
+    reach = ReachCounts()
+    tools = {f"t{number}": {"name": f"t{number}", "inputSchema": wide(200)} for number in range(200)}
+    reach.meet(Facts(LEGACY, "memory", tools=tools, callable_tools=tuple(tools)))
+    found = list(reach.reached([]))
+    assert sum(not each.keyword for each in found) == 200
+    assert sum(bool(each.keyword) for each in found) <= 5000 + MOST_KEYWORDS
+
+
 def test_a_report_of_a_client_has_none() -> None:
     assert CheckReport("c", "client", "http", (), "", 0, 0, 0, 0.0, 0.0, ()).reached == ()

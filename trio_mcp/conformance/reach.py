@@ -24,6 +24,9 @@ __all__ = ["ReachCounts"]
 MOST_REASONS: Final = 20
 """How many different reasons for refusals are kept for each tool, prompt or resource (arbitrary)."""
 
+MOST_KEYWORDS: Final = 5000
+"""How many keywords of all tools together are counted (arbitrary): each is a row of a report."""
+
 LONGEST: Final = 200
 """How many characters of a reason are kept (arbitrary)."""
 
@@ -87,6 +90,7 @@ class ReachCounts:
         self._items: dict[_Key, _Item] = {}
         self._facts: list[Facts] = []
         self._templates: dict[str, UriTemplate] = {}
+        self._left = MOST_KEYWORDS
 
     def meet(self, facts: Facts) -> None:
         """Add what a server offers."""
@@ -94,7 +98,10 @@ class ReachCounts:
         for name, tool in facts.tools.items():
             if ("tool", name) not in self._items:
                 schema = tool.get("inputSchema")
-                item = self._items["tool", name] = _Item(keywords=Keywords(schema))
+                # A schema of `true` has no keywords.
+                keywords = Keywords(schema if self._left > 0 else True)
+                self._left -= len(keywords.known)
+                item = self._items["tool", name] = _Item(keywords=keywords)
                 with contextlib.suppress(SchemaError):
                     item.valid = SchemaValidator(schema)
         others: dict[Kind, Mapping[str, Any]] = {
@@ -152,8 +159,10 @@ class ReachCounts:
         """Return the keywords that apply to valid arguments, or None and the keywords that invalid ones break."""
         if key[0] == "prompt":
             listed = (objects_of(facts.prompts.get(key[1]), "arguments") for facts in self._facts)
-            needed = {str(each.get("name")) for found in listed for each in found if each.get("required") is True}
-            is_valid = isinstance(arguments, dict) and needed <= arguments.keys()
+            needed = [each.get("name") for found in listed for each in found if each.get("required") is True]
+            is_valid = isinstance(arguments, dict) and all(
+                each in arguments for each in needed if isinstance(each, str)
+            )
             return ({} if is_valid else None), frozenset()
         if item.keywords is None:
             return {}, frozenset()

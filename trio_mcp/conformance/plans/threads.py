@@ -387,7 +387,7 @@ def _needed(step: Ask, way: Ask) -> Mapping[str, Any]:
 def _needed_names(facts: Facts, prompt: str) -> list[str]:
     """Return the names of the arguments that a prompt requires."""
     listed = objects_of(facts.prompts[prompt], "arguments")
-    return [str(each.get("name")) for each in listed if each.get("required") is True]
+    return [each["name"] for each in listed if each.get("required") is True and isinstance(each.get("name"), str)]
 
 
 def _targets(facts: Facts) -> list[Target]:
