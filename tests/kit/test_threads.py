@@ -319,6 +319,13 @@ def test_an_echo_is_not_offered() -> None:
     assert list(explored(facts(echo={}, use=KEY), attrs.evolve(echoed, step=None))) == []
 
 
+def test_what_the_protocol_itself_returns_is_not_offered() -> None:
+    """Such as the times of a task, which would make each check send something else."""
+    task = {"taskId": "t-1", "createdAt": "2026-01-31T12:00:00Z", "lastUpdatedAt": "2026-01-31T12:00:00Z"}
+    for result in ({"task": task}, {"resultType": "task", **task}, {"_meta": {"id": "m-1"}, "content": []}):
+        assert list(offered(result)) == []
+
+
 def test_the_likeliest_value_is_tried_first() -> None:
     schema = {"type": "object", "properties": {"order_id": {"type": "string"}}, "required": ["order_id"]}
     result = {"structuredContent": {"status": "open", "user": "u-1", "orderId": "abc"}}

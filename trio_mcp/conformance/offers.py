@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from trio_mcp._secrets import is_secret, mask_text
-from trio_mcp.conformance.members import parsed
+from trio_mcp.conformance.members import object_of, parsed
 from trio_mcp.conformance.steps import Place
 
 __all__ = ["JSON", "Offer", "Value", "offered", "value_at"]
@@ -50,8 +50,11 @@ DEEPEST: Final = 8
 GREATEST: Final = 2**53 - 1
 """The greatest integer that every JSON parser keeps exact (RFC 8259, section 6)."""
 
-# Members that the protocol defines, and that no call is about.
-_OURS: Final = frozenset({"_meta", "annotations", "type", "mimeType", "resultType", "isError", "role", "data", "blob"})
+# Only these members of a result are the application's; the others, such as the times of a task, are the protocol's.
+_PAYLOAD: Final = ("structuredContent", "content", "contents", "messages")
+
+# Members that the protocol defines in what these hold, and that no call is about.
+_OURS: Final = frozenset({"_meta", "annotations", "type", "mimeType", "role", "data", "blob"})
 
 # Each character belongs to one word or to none, so cutting takes time linear in the length of the text.
 _WORD: Final = re.compile(r"[^\s\"'`,;()<>\[\]{}=|\u2018-\u201f]+")
@@ -77,7 +80,8 @@ class Offer:
 def offered(result: Any) -> Iterator[Offer]:
     """Yield the values in a result that another call may need, no value twice."""
     seen: set[Value] = set()
-    for offer in itertools.islice(_walk(result, (), ""), MOST_PLACES):
+    payload = {name: found for name in _PAYLOAD if (found := object_of(result).get(name)) is not None}
+    for offer in itertools.islice(_walk(payload, (), ""), MOST_PLACES):
         if offer.value not in seen:
             seen.add(offer.value)
             yield offer
