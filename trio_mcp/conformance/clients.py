@@ -29,7 +29,15 @@ from trio_mcp.conformance.rules.model import Rule, Verdict
 from trio_mcp.conformance.run import MOST_EVENTS
 from trio_mcp.conformance.serving.http import PATH, HttpServing
 from trio_mcp.conformance.serving.lines import serve_lines
-from trio_mcp.conformance.serving.script import EVERY_TURN, LEGACY_TURNS, MODERN_TURNS, Script, scripts
+from trio_mcp.conformance.serving.protection import CHOICES, TRAPS
+from trio_mcp.conformance.serving.script import (
+    EVERY_TURN,
+    LEGACY_TURNS,
+    MODERN_TURNS,
+    Script,
+    protected_scripts,
+    scripts,
+)
 from trio_mcp.conformance.serving.server import ScriptedServer
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.tape import Tape
@@ -70,6 +78,8 @@ NEWEST: Final = (LATEST_LEGACY, LATEST_MODERN)
 BULK: Final = 50
 """How many scripts are drawn at once (an arbitrary choice: smaller batches cost more for each script, and larger ones
 would block a program's other tasks for longer)."""
+MOST_STEPS: Final = 500
+"""The maximum number of events in an example in which the client signs in (arbitrary: a few dozen are enough)."""
 SHRINKING: Final = 60
 """The maximum number of times that a client is run to find a simpler script that shows a fault (arbitrary)."""
 SHRINKING_TIME: Final = 20.0
@@ -108,7 +118,7 @@ async def check_client(client: ClientTarget, **options: Unpack[ClientCheckOption
 
     In each example the client connects, does what it is made for, and ends. A command is started with the URL of a
     Streamable HTTP server as its last argument. A function is called with a target for a `Client` that leads to a
-    server in memory.
+    server in memory; with ``protected``, it is called with a URL, too.
 
     Args:
         client: The client.
@@ -116,13 +126,13 @@ async def check_client(client: ClientTarget, **options: Unpack[ClientCheckOption
             ``deadline`` is the time that the client has to respond to a request from a server.
 
     Raises:
-        ValueError: If a rule or revision is unknown.
+        ValueError: If a rule or revision is unknown, or a `StreamClient` is to sign in.
         TypeError: If an option is unknown.
-        TransportError: If the command can't be started, or the client does not connect.
+        TransportError: If the command can't be started, or the client does not connect or can't sign in.
     """
     refuse_unknown(check_client, options, ClientCheckOptions)
     given = completed(ClientCheckOptions, options)
-    check = _Check(_over_links(client) if callable(client) else client, given)
+    check = _Check(_reached(client, given["protected"]), given)
     ended: Ended = "complete"
     # The revisions take turns, example by example, so that even a check that runs out of time has used each revision.
     sources = [check.scripts(revision) for revision in check.revisions]
@@ -153,11 +163,38 @@ async def preview_client(client: ClientTarget, **options: Unpack[ClientCheckOpti
     refuse_unknown(preview_client, options, ClientCheckOptions)
     given = completed(ClientCheckOptions, options)
     await trio.lowlevel.checkpoint()
+    _reached(client, given["protected"])
     turns = {
         name: (*EVERY_TURN, *(LEGACY_TURNS if name in LEGACY_REVISIONS else MODERN_TURNS))
         for name in given["revisions"] or NEWEST
     }
+    if given["protected"]:
+        ways = [f"{name}: {value}" for name, values in CHOICES.items() for value in values]
+        turns = dict.fromkeys(turns, (*ways, *(f"trap: {name}" for name in TRAPS)))
     return Preview((), tuple(select(given["rules"], "client")), turns)
+
+
+@attrs.frozen
+class _AtUrl:
+    """A function that connects to the URL of a server."""
+
+    run: Callable[[Any], Awaitable[object]]
+
+    @property
+    def name(self) -> str:
+        return getattr(self.run, "__qualname__", "client")
+
+
+_Reached: TypeAlias = Sequence[str] | StreamClient | _AtUrl
+"""A client, with how it reaches a server."""
+
+
+def _reached(client: ClientTarget, protected: bool) -> _Reached:
+    if protected and isinstance(client, StreamClient):
+        raise ValueError("a StreamClient can't sign in, as it gets no URL: pass a command or a function")
+    if not callable(client):
+        return client
+    return _AtUrl(client) if protected else _over_links(client)
 
 
 def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamClient:
@@ -178,7 +215,7 @@ def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamCli
 class _Check:
     """The state and the findings of one check of a client."""
 
-    def __init__(self, client: Sequence[str] | StreamClient, given: ClientCheckOptions) -> None:
+    def __init__(self, client: _Reached, given: ClientCheckOptions) -> None:
         self.examples = self.requests = self.hung = 0
         self.failures: dict[str, Failure] = {}
         self.undecided: list[str] = []
@@ -205,6 +242,8 @@ class _Check:
     def scripts(self, revision: str) -> Iterator[Script]:
         """Yield an endless series of scripts for servers in a revision; the first server behaves plainly."""
         seed = self._given["seed"]
+        if self._given["protected"]:
+            yield from protected_scripts(seed, revision)
         # The first script is plain, so that a command that can't connect at all is not confused with a client that
         # rejects an odd server: other scripts may make the server respond with a version that does not exist.
         yield attrs.evolve(draws(scripts(revision, max_turns=0), 1, seed=seed)[0], answers=revision)
@@ -246,6 +285,10 @@ class _Check:
             if verdict.problem is not None:
                 # The first verdict counts: it is nearest to the cause, and later ones are often its consequences.
                 found.setdefault(rule.id, verdict)
+        # Without this error, a client that can't sign in at all would seem to keep most rules. If it breaks one, that may
+        # be why.
+        if number == 0 and self._given["protected"] and not found and not any(e.kind == "request" for e in run.events):
+            raise TransportError(f"the client did not sign in: {_last_step(run)}")
         for rule in self._rules:
             if rule.id in found and rule.id not in self.failures:
                 self.failures[rule.id] = await self._shrink(rule, script, run, found[rule.id], number)
@@ -253,7 +296,8 @@ class _Check:
     # --- one example --------------------------------------------------------------------------------------------------
 
     async def _play(self, script: Script) -> _Run:
-        tape = Tape(MOST_EVENTS)
+        most = MOST_STEPS if self._given["protected"] else MOST_EVENTS
+        tape = Tape(most)
         # If the client uses up the time for an example, the events until then are still judged.
         run = _Run(tape.events)
         began = trio.current_time()
@@ -275,6 +319,8 @@ class _Check:
                 nursery.start_soon(count)
                 if isinstance(self._client, StreamClient):
                     await self._connect(self._client, script, tape, run)
+                elif isinstance(self._client, _AtUrl):
+                    await self._call(self._client, script, tape, run)
                 else:
                     await self._start([*self._client], script, tape, run)
             run.ended = True
@@ -282,7 +328,7 @@ class _Check:
         if run.ended:
             run.cut = False  # the client ended before a stop could cut it short
         elif tape.is_full:
-            run.trouble = f"it sent more than {MOST_EVENTS} messages"
+            run.trouble = f"it sent more than {most} messages"
         else:
             run.cut = run.cut or patience < allowed
             run.trouble = f"it did not end within {allowed:g} seconds"
@@ -316,19 +362,44 @@ class _Check:
             except Exception as exc:
                 run.trouble = _innermost(exc)
 
-    async def _start(self, command: list[str], script: Script, tape: Tape, run: _Run) -> None:
-        serving = HttpServing(script, tape, self._deadline, HostGuard(LOOPBACK_HOSTS))
+    @contextlib.asynccontextmanager
+    async def _served(self, script: Script, tape: Tape) -> AsyncIterator[str]:
+        """Serve a server on this computer, and yield its URL."""
         # The server listens on the loopback interface only, as the specification recommends for local servers
         # (`basic/transports`, Security Warning). The URL has the address and not the name `localhost`, which may
         # resolve to ::1 first. The server listens before the client starts, so a client that connects at once finds it.
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}{PATH}"
-        # Unlike a server, the client gets the whole environment: it is the user's own program, and runs as if it were
-        # started from the shell.
-        program = StdioServerParameters(command[0], [*command[1:], url], env=dict(os.environ))
-        errors = bytearray()
-        async with background_nursery() as nursery:
+        async with contextlib.AsyncExitStack() as stack:
+            listeners: list[trio.SocketListener] = []
+            # With a protection, the authorization server and a stranger have origins of their own.
+            for _ in range(1 if script.protection is None else 3):
+                listeners += await trio.open_tcp_listeners(0, host="127.0.0.1")
+                stack.push_async_callback(listeners[-1].aclose)
+            origins = [f"http://127.0.0.1:{each.socket.getsockname()[1]}" for each in listeners]
+            url = origins[0] + PATH
+            gate = None
+            if script.protection is not None:
+                from trio_mcp.conformance.serving.gate import Gate
+
+                gate = Gate(script.protection, tape, url, *origins[1:])
+            serving = HttpServing(script, tape, self._deadline, HostGuard(LOOPBACK_HOSTS), gate)
+            nursery = await stack.enter_async_context(background_nursery())
             nursery.start_soon(partial(trio.serve_listeners, serving.serve, listeners))
+            yield url
+
+    async def _call(self, client: _AtUrl, script: Script, tape: Tape, run: _Run) -> None:
+        async with self._served(script, tape) as url:
+            try:
+                await client.run(url)
+            # The exception is only noted, because a client may raise anything when its server fails.
+            except Exception as exc:
+                run.trouble = _innermost(exc)
+
+    async def _start(self, command: list[str], script: Script, tape: Tape, run: _Run) -> None:
+        errors = bytearray()
+        async with self._served(script, tape) as url, background_nursery() as nursery:
+            # Unlike a server, the client gets the whole environment: it is the user's own program, and runs as if it
+            # were started from the shell.
+            program = StdioServerParameters(command[0], [*command[1:], url], env=dict(os.environ))
             process = await start_process(program)
             async with closing(partial(process.end, GRACE)):
                 # A client that reads its standard input would otherwise wait for more input until its time is up.
@@ -405,9 +476,11 @@ class _Check:
                 outcomes.append(
                     Outcome(rule, "not checkable", reason="the client spoke no revision that has this rule")
                 )
+            elif rule.section.startswith("basic/authorization") and not self._given["protected"]:
+                outcomes.append(Outcome(rule, "not exercised", reason="no server made the client sign in (protected)"))
             else:
                 outcomes.append(Outcome(rule, "not exercised", reason="the client did nothing that this rule judges"))
-        name = self._client.name if isinstance(self._client, StreamClient) else " ".join(self._client)
+        name = self._client.name if isinstance(self._client, (StreamClient, _AtUrl)) else " ".join(self._client)
         notes = tuple(f"in {count} of {self.examples} examples {what}" for what, count in self._troubles.items())
         return CheckReport(
             name,
@@ -487,6 +560,13 @@ def _software(history: History) -> str:
         if isinstance(found, dict):
             return f"{found.get('name')} {found.get('version')}"
     return ""
+
+
+def _last_step(run: _Run) -> str:
+    """Return what a client did last that was meant to sign it in, and how it ended."""
+    steps = [event.facts for event in run.events if event.facts.get("what") == "login"]
+    done = f"its last request was to {steps[-1]['to']}, and got status {steps[-1]['status']}" if steps else "it sent nothing"
+    return f"{done}; {run.trouble or 'then it ended without an error'}"
 
 
 def _innermost(exc: BaseException) -> str:

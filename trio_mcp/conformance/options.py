@@ -85,7 +85,9 @@ class ClientCheckOptions(CheckOptions, total=False):
     Attributes:
         examples: How many generated servers the client is run against.
         patience: Seconds that the client may take for an example.
+        protected: Whether the servers make the client sign in, so that the rules for authorization are checked.
     """
 
     examples: Annotated[int, Default(50, check_count)]
     patience: Annotated[float, Default(30.0, check_seconds)]
+    protected: Annotated[bool, Default(False, check_flag)]

@@ -255,6 +255,8 @@ class Connection:
         # The first revision that exists is taken: a client may first try a version that is not supported, on its own or
         # because a plan says so, before it continues in another.
         named = [asked.meta.get(meta.PROTOCOL_VERSION) for asked in self.requests]
+        # A server that makes the client sign in may have refused everything.
+        named += [event.facts.get("revision") for event in self.events if event.facts.get("what") == "login"]
         return next((name for name in named if name in REVISIONS), LATEST_LEGACY)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import h11
@@ -20,6 +20,10 @@ from trio_mcp.conformance.wires.notes import TooMuch
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.guard import HostGuard
 from trio_mcp.http.sse import encode_event, encode_priming_event
+
+if TYPE_CHECKING:
+    # Few checks protect their servers, and the authorization server takes a moment to import.
+    from trio_mcp.conformance.serving.gate import Gate
 
 __all__ = ["PATH", "HttpServing"]
 
@@ -56,13 +60,17 @@ class HttpServing:
         tape: Records all the traffic.
         deadline: Seconds that the client has to respond to a request from the server.
         guard: Refuses requests from web pages; None if only the client can connect.
+        gate: Makes the client sign in, and responds to what it sends for that; None to let everyone in.
     """
 
-    def __init__(self, script: Script, tape: Tape, deadline: float, guard: HostGuard | None = None) -> None:
+    def __init__(
+        self, script: Script, tape: Tape, deadline: float, guard: HostGuard | None = None, gate: Gate | None = None
+    ) -> None:
         self._script = script
         self._tape = tape
         self._deadline = deadline
         self._guard = guard
+        self._gate = gate
         self._sessions: dict[str, _Session] = {}
         self._count = 0
         self._exchanges = 0
@@ -88,6 +96,15 @@ class HttpServing:
             # The request is not recorded: it comes from a web page, and rules would judge it as the client's.
             await wire.send(h11.Response(status_code=403, headers=[("content-length", "0")]), h11.EndOfMessage())
             return
+        if self._gate is not None:
+            # What the gate refuses is not recorded as messages: the client sends them again, with the same ids.
+            url = f"http://{headers.get('host')}{path}"
+            refusal = self._gate.handle(method, url, headers, body, self._newest)
+            if refusal is not None:
+                fields = [*refusal.headers.as_dict().items(), ("content-length", str(len(refusal.body)))]
+                await wire.send(h11.Response(status_code=refusal.status, headers=fields))
+                await wire.send(h11.Data(data=refusal.body), h11.EndOfMessage())
+                return
         # A query is ignored: it does not make the path a different endpoint.
         if path.partition("?")[0] != PATH:
             # Requests for other paths, for example for an icon, are not part of MCP.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import attrs
 from hypothesis import strategies as st
 
+from trio_mcp.conformance.serving.protection import Protection, protections
 from trio_mcp.types.versions import LATEST_LEGACY, LEGACY_REVISIONS
 
-__all__ = ["BASE", "EVERY_TURN", "LEGACY_TURNS", "MODERN_TURNS", "Script", "scripts"]
+__all__ = ["BASE", "EVERY_TURN", "LEGACY_TURNS", "MODERN_TURNS", "Script", "protected_scripts", "scripts"]
 
 EVERY_TURN: Final = {
     "plain": "the result, at once",
@@ -110,6 +111,7 @@ class Script:
         streams: Whether its responses over HTTP are always streams, and not JSON where a single message is enough.
         has_session: Whether it assigns a session id over HTTP, in the legacy era.
         listens: Whether it offers a stream for its own messages over HTTP, in the legacy era.
+        protection: How it makes clients sign in; None if it lets everyone in.
     """
 
     revision: str
@@ -124,6 +126,7 @@ class Script:
     streams: bool = True
     has_session: bool = True
     listens: bool = True
+    protection: Protection | None = None
 
     @property
     def modern(self) -> bool:
@@ -164,6 +167,8 @@ class Script:
             "answers": self.revision,
         }
         found += [attrs.evolve(self, **{name: value}) for name, value in plain.items() if getattr(self, name) != value]
+        if self.protection is not None:
+            found = [attrs.evolve(self, protection=each) for each in self.protection.simpler()] + found
         return found
 
 
@@ -215,3 +220,13 @@ def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) 
         draw(st.booleans()),
         draw(st.booleans()),
     )
+
+
+def protected_scripts(seed: int, revision: str = LATEST_LEGACY) -> Iterator[Script]:
+    """Yield an endless series of scripts of servers that make clients sign in, and are otherwise plain."""
+    declared = ("tools",)
+    tools = ({"name": "add", "description": "The tool add.", "inputSchema": OBJECT},)
+    for protection in protections(seed, revision):
+        yield Script(
+            revision, revision, declared, tools, streams=False, has_session=False, listens=False, protection=protection
+        )

@@ -35,6 +35,8 @@ class _As(Enum):
 
 _WIRE: Final = frozenset({"headers", "env", "environ", "environment"})
 """Members whose own members are header fields or environment variables."""
+_FORMS: Final = frozenset({"sent_form", "redirected_with"})
+"""Members whose own members are parameters of a form or a query, in the mark ``login``."""
 
 # A JSON schema may describe a secret without containing one, so the members of a schema that describe it are not
 # masked.
@@ -62,6 +64,8 @@ class _Where:
 
     @property
     def place(self) -> Place:
+        if self.name in _FORMS:
+            return Place.QUERY
         return Place.WIRE if self.name.lower() in _WIRE else Place.FIELD
 
 
