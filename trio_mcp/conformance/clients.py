@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import math
 import os
+import re
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -90,6 +91,7 @@ GRACE: Final = 1.0
 """Seconds that a client, and any processes it has left behind, have to exit before they are terminated (arbitrary)."""
 OVERTIME: Final = 5.0
 """Seconds for which a client may keep running after the time of the check is up (arbitrary)."""
+PORTS: Final = re.compile(r"127\.0\.0\.1:[0-9]+")
 LAST_WORDS: Final = 500
 """How many bytes from the end of a client's standard error are kept, to quote the last line if it fails (arbitrary)."""
 
@@ -324,6 +326,8 @@ class _Check:
                 else:
                     await self._start([*self._client], script, tape, run)
             run.ended = True
+        # The ports differ from example to example, and the notes count what is the same.
+        run.trouble = PORTS.sub("127.0.0.1", run.trouble)
         run.seconds = trio.current_time() - began
         if run.ended:
             run.cut = False  # the client ended before a stop could cut it short

@@ -38,6 +38,9 @@ from trio_mcp.conformance.rules.clients import (
     requests,
     results,
     rounds,
+    sign_in_discovery,
+    sign_in_requests,
+    sign_in_tokens,
     tasks as client_tasks,
 )
 from trio_mcp.conformance.rules.history import History
@@ -59,6 +62,9 @@ MODULES: Final = (
     requests,
     results,
     rounds,
+    sign_in_discovery,
+    sign_in_requests,
+    sign_in_tokens,
     client_tasks,
     cancellation,
     expected,

@@ -1,0 +1,359 @@
+"""Rules for authorization requests, their responses, and the requests for tokens that follow them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from trio_mcp._secrets import MASK
+from trio_mcp.conformance.rules.clients.sign_ins import SignIn, Step, is_loopback, origin_of, scopes_of, steps_of
+from trio_mcp.conformance.rules.history import History
+from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
+from trio_mcp.conformance.rules.occasions import UNDECIDED, Occasions, Opinion, each
+from trio_mcp.conformance.rules.stated import stated_rule
+from trio_mcp.conformance.transcript.events import Event
+
+
+def _at(*names: str) -> Occasions[SignIn, Step]:
+    """Return, as occasions for a rule, the steps of these kinds at endpoints that some metadata names."""
+
+    def occasions(history: History) -> Iterator[tuple[Event, SignIn, Step]]:
+        for event, sign_in, step in steps_of(history, *names):
+            if sign_in.metadata_of(step) is not None:
+                yield event, sign_in, step
+
+    return occasions
+
+
+# --- PKCE -------------------------------------------------------------------------------------------------------------
+
+
+@stated_rule(sentence="Use PKCE, with another secret for each authorization request.")
+@each(_at("authorize"))
+def pkce_used(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+    """Check the challenge of each authorization request, and the verifier with which its code is redeemed."""
+    challenge = step.form.get("code_challenge")
+    if not challenge:
+        return "the authorization request has no code_challenge"
+    if any(each.form.get("code_challenge") == challenge for each in sign_in.to("authorize") if each.place < step.place):
+        return "the code_challenge was used before"
+    redeemed = sign_in.redeemed(step)
+    verifier = None if redeemed is None else redeemed.form.get("code_verifier")
+    if redeemed is None or verifier == MASK:
+        return None
+    if step.form.get("code_challenge_method") == "S256":
+        digest = base64.urlsafe_b64encode(hashlib.sha256(str(verifier).encode()).digest()).rstrip(b"=").decode()
+        if verifier is None or digest != challenge:
+            return broken(redeemed.event, "the code_verifier does not fit the code_challenge")
+    return None
+
+
+@stated_rule()
+@each(_at("authorize"))
+def pkce_s256(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
+    """Check that the challenge is made with S256, which all of the kit's authorization servers support."""
+    if not step.form.get("code_challenge"):
+        return UNDECIDED
+    method = step.form.get("code_challenge_method")
+    return None if method == "S256" else f"code_challenge_method is {method!r}"
+
+
+# --- state and issuer -------------------------------------------------------------------------------------------------
+
+
+@stated_rule(sentence="Send a `state` with each authorization request, another one each time.")
+@each(_at("authorize"))
+def state_used(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+    """Check that each authorization request has a state of its own."""
+    state = step.form.get("state")
+    if not state:
+        return "the authorization request has no state"
+    earlier = {each.form.get("state") for each in sign_in.to("authorize") if each.place < step.place}
+    return "the state was used before" if state in earlier else None
+
+
+@stated_rule(sentence="Drop an authorization response whose `state` differs.")
+@each(_at("authorize"))
+def state_compared(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+    """Check that the code of a response with another state is not redeemed."""
+    sent, came = step.form.get("state"), step.redirection.get("state")
+    if "code" not in step.redirection or not sent or sent == came:
+        return UNDECIDED
+    used = sign_in.redeemed(step)
+    return broken(used.event, f"it redeems the code of a response with the state {came!r}") if used else None
+
+
+def _responses(announced: bool, named: bool) -> Occasions[SignIn, Step, str, str]:
+    """Return, as occasions for a rule, the responses that name an issuer or not, as was announced or not.
+
+    Each has the sign-in, the step, the issuer in the metadata, and the one in the response.
+    """
+
+    def occasions(history: History) -> Iterator[tuple[Event, SignIn, Step, str, str]]:
+        for event, sign_in, step in _at("authorize")(history):
+            metadata = sign_in.metadata_of(step)
+            if metadata is None or "code" not in step.redirection:
+                continue
+            says = metadata.answer.get("authorization_response_iss_parameter_supported") is True
+            if says == announced and ("iss" in step.redirection) == named:
+                yield event, sign_in, step, str(metadata.answer.get("issuer")), str(step.redirection.get("iss"))
+
+    return occasions
+
+
+def _refuses(sign_in: SignIn, step: Step, problem: str) -> Opinion:
+    used = sign_in.redeemed(step)
+    return None if used is None else broken(used.event, problem)
+
+
+@stated_rule()
+@each(_responses(announced=True, named=True))
+def iss_compared(_: Event, sign_in: SignIn, step: Step, issuer: str, named: str) -> Opinion:
+    """Check that the code of a response from another issuer is not redeemed."""
+    if named.rstrip("/") == issuer.rstrip("/"):
+        return UNDECIDED
+    return _refuses(sign_in, step, f"it redeems a code of the issuer {named}, and had asked {issuer}")
+
+
+@stated_rule()
+@each(_responses(announced=True, named=True))
+def iss_compared_exactly(_: Event, sign_in: SignIn, step: Step, issuer: str, named: str) -> Opinion:
+    """Check that an issuer with a slash more is another one."""
+    if named == issuer or named.rstrip("/") != issuer.rstrip("/"):
+        return UNDECIDED
+    return _refuses(sign_in, step, f"it takes the issuer {named} for {issuer}")
+
+
+@stated_rule()
+@each(_responses(announced=True, named=False))
+def iss_missing_refused(_: Event, sign_in: SignIn, step: Step, issuer: str, _named: str) -> Opinion:
+    """Check that a response without the announced issuer is refused."""
+    return _refuses(sign_in, step, f"it redeems a code, though {issuer} has not named itself as announced")
+
+
+@stated_rule()
+@each(_responses(announced=False, named=True))
+def iss_unannounced_compared(_: Event, sign_in: SignIn, step: Step, issuer: str, named: str) -> Opinion:
+    """Check that an issuer that was not announced is compared, too."""
+    if named == issuer:
+        return UNDECIDED
+    return _refuses(sign_in, step, f"it redeems a code of the issuer {named}, and had asked {issuer}")
+
+
+@stated_rule()
+@each(_responses(announced=False, named=False))
+def iss_absent_accepted(_: Event, sign_in: SignIn, step: Step, _issuer: str, _named: str) -> Opinion:
+    """Check that a client goes on without an issuer where none was announced."""
+    if step.form.get("state") != step.redirection.get("state"):
+        return UNDECIDED
+    # A client that asks again has met no obstacle: it may have been interrupted.
+    if sign_in.redeemed(step) is None and not sign_in.after(step, "authorize"):
+        return "it does not go on, although no issuer was announced"
+    return None
+
+
+# --- redirect URIs ----------------------------------------------------------------------------------------------------
+
+
+@stated_rule()
+@each(lambda history: steps_of(history, "register", "authorize"))
+def redirect_uri_safe(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
+    """Check that http redirect URIs lead to this computer."""
+    given: Any = step.form.get("redirect_uris" if step.to == "register" else "redirect_uri")
+    found = [str(url) for url in (given if isinstance(given, list) else [given] if given else [])]
+    # Other schemes are private to an application, which the text leaves out and OAuth allows.
+    wrong = [url for url in found if url.startswith("http:") and not is_loopback(url)]
+    if not found:
+        return UNDECIDED
+    return f"a redirect URI is {wrong[0]}" if wrong else None
+
+
+@stated_rule()
+@each(_at("authorize"))
+def redirect_uri_registered(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+    """Check that a client that has registered uses a redirect URI that it has registered."""
+    registered = [
+        each
+        for each in sign_in.to("register", ok=True)
+        if each.answer.get("client_id") == step.form.get("client_id") and each.place < step.place
+    ]
+    given = step.form.get("redirect_uri")
+    if not registered or given is None:
+        return UNDECIDED
+    known = {_portless(str(url)) for each in registered for url in each.form.get("redirect_uris") or ()}
+    return None if _portless(str(given)) in known else f"the redirect URI {given} was not registered"
+
+
+def _portless(url: str) -> str:
+    # On loopback, any port will do (RFC 8252, section 7.3).
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.hostname or "").geturl() if is_loopback(url) else url
+
+
+# --- the resource -----------------------------------------------------------------------------------------------------
+
+
+def _resources(step: Step) -> list[str]:
+    found: Any = step.form.get("resource")
+    return [] if found is None else [str(each) for each in (found if isinstance(found, list) else [found])]
+
+
+@stated_rule(sentence="Send `resource` with each authorization request.")
+@each(_at("authorize"))
+def resource_in_authorization(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
+    """Check that authorization requests name a resource."""
+    return None if _resources(step) else "the authorization request has no resource"
+
+
+@stated_rule(sentence="Send `resource` with each request for tokens.")
+@each(_at("token"))
+def resource_in_token_requests(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
+    """Check that requests for tokens name a resource, those with a refresh token, too."""
+    grant = step.form.get("grant_type")
+    if grant not in ("authorization_code", "refresh_token"):
+        return UNDECIDED
+    return None if _resources(step) else f"the request for tokens ({grant}) has no resource"
+
+
+def _named(history: History) -> Iterator[tuple[Event, SignIn, str]]:
+    for event, sign_in, step in _at("authorize", "token")(history):
+        for resource in _resources(step):
+            yield event, sign_in, resource
+
+
+@stated_rule()
+@each(_named)
+def resource_names_server(_: Event, sign_in: SignIn, resource: str) -> Opinion:
+    """Check that the resource has the origin of the server, and a path that leads to it."""
+    # `resource_canonical` judges fragments.
+    path = urlsplit(resource).path.rstrip("/")
+    inside = f"{urlsplit(sign_in.server).path}/".startswith(f"{path}/")
+    kept = origin_of(resource) == origin_of(sign_in.server) and inside
+    return None if kept else f"the resource is {resource}, and the server {sign_in.server}"
+
+
+@stated_rule()
+@each(_named)
+def resource_canonical(_: Event, _sign_in: SignIn, resource: str) -> Opinion:
+    """Check that the resource is an absolute URI without a fragment (RFC 8707, section 2)."""
+    parts = urlsplit(resource)
+    kept = parts.scheme.lower() in ("http", "https") and parts.netloc and "#" not in resource
+    return None if kept else f"the resource is {resource}"
+
+
+@stated_rule()
+@each(_named)
+def resource_specific(_: Event, sign_in: SignIn, resource: str) -> Opinion:
+    """Check that the resource is the endpoint, which the resource metadata names, and not only its origin."""
+    if origin_of(resource) != origin_of(sign_in.server):
+        return UNDECIDED
+    path = urlsplit(resource).path.rstrip("/")
+    return None if path == urlsplit(sign_in.server).path else f"the resource is {resource}, not {sign_in.server}"
+
+
+@stated_rule(who="client")
+@each(_named)
+def resource_without_slash(_: Event, sign_in: SignIn, resource: str) -> Opinion:
+    """Check that the resource has no slash at its end, which the server's URL has not."""
+    if origin_of(resource) != origin_of(sign_in.server):
+        return UNDECIDED
+    return f"the resource is {resource}" if resource.partition("#")[0].endswith("/") else None
+
+
+# --- scopes -----------------------------------------------------------------------------------------------------------
+
+OFFLINE = frozenset({"offline_access", "openid"})
+"""The scopes that a client may add for itself: they ask for a refresh token, and for the person's identity."""
+
+
+def _first(history: History) -> Iterator[tuple[Event, SignIn, Step, Step]]:
+    """Yield authorization requests before the client has any token, each with the refused request."""
+    for event, sign_in, step in _at("authorize")(history):
+        challenge = sign_in.challenge_before(step)
+        if challenge is not None and sign_in.before(step, "token", ok=True) is None:
+            yield event, sign_in, step, challenge
+
+
+@stated_rule()
+@each(_at("authorize"))
+def challenge_scopes_requested(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+    """Check that all scopes of the last challenge are asked for."""
+    challenge = sign_in.challenge_before(step)
+    wanted = frozenset[str]() if challenge is None else scopes_of(challenge.answer.get("scope"))
+    if not wanted:
+        return UNDECIDED
+    missing = sorted(wanted - step.scopes)
+    # Without the parameter, the authorization server decides, and the client has not asked for what it needs.
+    return f"it does not ask for {' '.join(missing)}, which the challenge names" if missing else None
+
+
+@stated_rule()
+@each(_first)
+def challenge_scopes_only(_: Event, _sign_in: SignIn, step: Step, challenge: Step) -> Opinion:
+    """Check that the first authorization request asks for no more scopes than the challenge names."""
+    wanted = scopes_of(challenge.answer.get("scope"))
+    if not wanted:
+        return UNDECIDED
+    more = sorted(step.scopes - wanted - OFFLINE)
+    return f"it asks for {' '.join(more)}, which the challenge does not name" if more else None
+
+
+@stated_rule()
+@each(_first)
+def listed_scopes_requested(_: Event, sign_in: SignIn, step: Step, challenge: Step) -> Opinion:
+    """Check that the scopes are those of the resource metadata if the challenge names none."""
+    metadata = sign_in.before(step, "resource metadata", ok=True)
+    if metadata is None or scopes_of(challenge.answer.get("scope")):
+        return UNDECIDED
+    listed = frozenset(map(str, metadata.answer.get("scopes_supported") or ()))
+    asked = step.scopes - OFFLINE
+    return None if asked == listed else f"it asks for {sorted(asked)}, and the metadata lists {sorted(listed)}"
+
+
+# --- more scopes ------------------------------------------------------------------------------------------------------
+
+A_FEW = 5
+"""How many authorization requests for one operation are still a few (arbitrary: the text sets no number)."""
+
+
+def _lacking(sign_in: SignIn) -> list[Step]:
+    return [step for step in sign_in.to("server") if step.status == 403]
+
+
+@stated_rule(sentence="Try to get more scopes after a 403 that names them.")
+def step_up_tried(history: History) -> Iterator[Verdict]:
+    """Check that an authorization request follows the first 403."""
+    sign_in = SignIn(history)
+    for step in _lacking(sign_in)[:1]:
+        kept = bool(sign_in.after(step, "authorize"))
+        yield judged(kept, step.event, f"it does not ask for {step.answer.get('scope')} after a 403")
+
+
+@stated_rule(sentence="Limit the attempts to get more scopes for an operation.")
+def step_up_limited(history: History) -> Iterator[Verdict]:
+    """Check that the client gives up if more scopes don't help."""
+    sign_in = SignIn(history)
+    refused = _lacking(sign_in)
+    if len(refused) < 2:
+        return
+    attempts = [step for step in sign_in.after(refused[0], "authorize") if step.place < refused[-1].place]
+    # A client may make several calls, each of which is an operation of its own with the same name.
+    if len(attempts) > A_FEW * 2:
+        yield broken(attempts[-1].event, f"it asks for more scopes {len(attempts)} times, and goes on")
+    else:
+        yield held(refused[-1].event)
+
+
+@stated_rule()
+@each(_at("authorize"))
+def step_up_keeps_scopes(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+    """Check that the authorization request after a 403 asks for what was asked for before, too."""
+    challenge = sign_in.challenge_before(step)
+    earlier = [each for each in sign_in.to("authorize") if each.place < step.place and each.origin == step.origin]
+    if challenge is None or challenge.status != 403 or not earlier:
+        return UNDECIDED
+    lost = sorted(earlier[-1].scopes - step.scopes - OFFLINE)
+    return f"it no longer asks for {' '.join(lost)}" if lost else None
