@@ -147,6 +147,9 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
         for name in FOR_SERVERS:
             if is_given(options, name):
                 raise Exit(f"--{name.replace('_', '-')} is for checks of servers, not of clients")
+        given["protected"] = options.protected
+    elif options.protected:
+        raise Exit("--protected is for checks of clients: check --client --protected -- COMMAND")
     else:
         given |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
     # Options that are not given get their defaults from `kind`, because the defaults differ between clients and

@@ -271,6 +271,11 @@ TIMEOUT = Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long 
 CHECKING = (
     Argument("--client", action="store_true", help="check a client: -- COMMAND is started with the URL of a server"),
     Argument(
+        "--protected",
+        action="store_true",
+        help="with --client: make the client sign in, and check the rules for authorization, too",
+    ),
+    Argument(
         "--snapshot",
         metavar="FILE",
         help="instead of checking by rules, compare what the server offers with what `trio-mcp snapshot` has printed",

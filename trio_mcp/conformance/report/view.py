@@ -404,6 +404,10 @@ def _mark(event: Event) -> tuple[str, str]:
         facts["used"] = (
             f"{memory:.1f} MiB, {opened} descriptors, {facts.get('threads')} threads; a call took {facts['after']}"
         )
+    if what == "login":
+        passed = {name: facts[name] for name in ("sent_form", "redirected_with", "answer") if facts.get(name)}
+        asked = f" ({facts['asks']})" if facts.get("asks") else ""
+        return f"{facts.get('method')} {facts.get('to')}{asked}: {facts.get('status')}", f"{facts['url']} {_json(passed)}"
     if what in _MARKS:
         label, detail = _MARKS[what]
         return label.format_map(facts), detail.format_map(facts)

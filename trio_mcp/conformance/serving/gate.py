@@ -28,9 +28,7 @@ RESOURCE: Final = "/.well-known/oauth-protected-resource"
 ELSEWHERE: Final = "/about/this-server.json"
 """Where the resource metadata is if a 401 names a URL that is not the well-known one."""
 DISCOVERY: Final = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
-USES: Final = 2
-"""How many requests a token is good for, if it expires (an arbitrary choice: most clients make more)."""
-EXPIRIES: Final = {"expiring": 1, "unrefreshed": 1, "rotating": 2}
+EXPIRIES: Final = {"expiring": 1, "offline": 1, "unrefreshed": 1, "rotating": 2}
 LONGEST: Final = 64 * 1024
 """The longest body of a request to sign in, in bytes (an arbitrary choice)."""
 
@@ -56,7 +54,7 @@ class Gate:
         # The second authorization server is honest: a client that signs in there does nothing wrong.
         self._second = self._made(stranger, "")
         self._current = self._authority
-        self._uses = self._expiries = 0
+        self._expiries = 0
         self._has_moved = False
 
     def handle(
@@ -100,18 +98,22 @@ class Gate:
         named = member_of(called, "params", "_meta", meta.PROTOCOL_VERSION)
         if method == "initialize":
             named = member_of(called, "params", "protocolVersion")
-        facts |= {"to": "server", "asks": method, "revision": named}
+        facts |= {"to": "server", "asks": method, "revision": named, "request_id": object_of(called).get("id")}
         scheme, _, token = str(Headers(request.fields.items()).get("Authorization") or "").partition(" ")
         claims = self._current.claims_of(token.strip()) if scheme.lower() == "bearer" else None
         # The audience is compared without regard to what the metadata called the server.
         if claims is None or not self._is_for_us(claims):
             return self._challenge(401, facts, self._first_scope, "invalid_token" if token else None)
+        # Only requests for tools are met with more than a sign-in: all clients make them, and other rules judge what comes
+        # of an opening in which a notification is lost.
+        if method not in ("tools/list", "tools/call"):
+            return None
+        self._use()
         if method == "tools/call" and self._lacks(str(claims.get("scope")).split()):
             return self._challenge(403, facts, MORE, "insufficient_scope")
-        if self._protection.trap == "moved server" and not self._has_moved and method not in (None, "initialize"):
+        if self._protection.trap == "moved server" and not self._has_moved:
             self._has_moved = True
             return answer(307, fields={"Location": self._stranger + urlsplit(self._server).path})
-        self._use()
         return None
 
     def _is_for_us(self, claims: Mapping[str, Any]) -> bool:
@@ -126,14 +128,11 @@ class Gate:
         return steps == "never" or (steps == "up" and MORE not in scopes)
 
     def _use(self) -> None:
-        self._uses += 1
-        if self._uses < USES:
-            return
+        """Let the token expire after this request, or be refused for good, if that is due."""
         if self._protection.trap == "new authority" and self._current is self._authority:
             self._current = self._second
         elif self._expiries < EXPIRIES.get(self._protection.tokens, 0):
             self._expiries += 1
-            self._uses = 0
             self._current.issued.expire()
 
     @property
@@ -189,7 +188,7 @@ class Gate:
         path = "/tenant" if protection.issuer == "tenant" else ""
         made = AuthorizationServer(
             origin + path,
-            scopes=(SCOPE, MORE, OTHER),
+            scopes=(SCOPE, MORE, OTHER, *(["offline_access"] if protection.tokens == "offline" else [])),
             tokens="opaque",
             documents=self._client_document if protection.client == "documents" else None,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -55,6 +56,7 @@ CHOICES: Final[dict[str, dict[str, str]]] = {
         "lasting": "the access token lasts",
         "expiring": "it expires after a few requests, and can be refreshed",
         "rotating": "it expires twice, and each refresh brings a new refresh token",
+        "offline": "it expires, and only who asks for the scope `offline_access` gets a refresh token",
         "unrefreshed": "it expires, and there is no refresh token",
     },
     "steps": {
@@ -80,7 +82,11 @@ TRAPS: Final[dict[str, str]] = {
     "refused registration": "a registration is refused because of its redirect URIs",
     "new authority": "the token is refused, and the resource metadata names another authorization server",
 }
-"""What goes wrong in every other example, with what it means."""
+"""What goes wrong in many examples, with what it means."""
+
+
+BULK: Final = 20
+"""How many protections are drawn at once (an arbitrary choice: they are cheap)."""
 
 
 @attrs.frozen
@@ -127,15 +133,30 @@ class Protection:
 
 
 def protections(seed: int, revision: str) -> Iterator[Protection]:
-    """Yield an endless series of protections: the first is plain, and every other one has a trap, each in its turn."""
+    """Yield an endless series of protections.
+
+    The first is plain. Then each trap comes once with all else plain, and each value of the choices at least once. What
+    follows is drawn, with a trap in every other one.
+    """
     yield Protection()
+    few = itertools.cycle([*_packed(), *([None] * len(TRAPS))])
+    for trap in TRAPS:
+        if (packed := next(few)) is not None:
+            yield packed
+        yield Protection(trap=trap)
     # A text as seed would depend on the process, as its hash does.
     own = seed * 1_000_003 + int(revision.replace("-", ""))
     fields = {name: st.sampled_from([*values]) for name, values in CHOICES.items()}
+    traps = itertools.cycle(TRAPS)
     while True:
-        for trap in TRAPS:
-            own += 1
-            # Each trap comes once with all else plain, so that what is drawn can't hide it every time.
-            honest, trapped = draws(st.builds(Protection, **fields), 2, seed=own)
-            yield honest
-            yield attrs.evolve(trapped, trap=trap) if own % 2 else Protection(trap=trap)
+        own += 1
+        for drawn in draws(st.builds(Protection, **fields), BULK, seed=own):
+            yield drawn
+            yield attrs.evolve(drawn, trap=next(traps))
+
+
+def _packed() -> Iterator[Protection]:
+    """Yield protections that have all values of the choices but the plain ones, as many at once as possible."""
+    for number in range(1, max(map(len, CHOICES.values()))):
+        values = {name: [*each][number] for name, each in CHOICES.items() if number < len(each)}
+        yield Protection(**values)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from trio_mcp._secrets import MASK
 from trio_mcp.conformance.rules.clients.sign_ins import SignIn, Step, is_loopback, origin_of, scopes_of, steps_of
 from trio_mcp.conformance.rules.history import History
-from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
+from trio_mcp.conformance.rules.model import Verdict, broken, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Occasions, Opinion, each
 from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
@@ -315,36 +315,36 @@ def listed_scopes_requested(_: Event, sign_in: SignIn, step: Step, challenge: St
 
 # --- more scopes ------------------------------------------------------------------------------------------------------
 
-A_FEW = 5
-"""How many authorization requests for one operation are still a few (arbitrary: the text sets no number)."""
-
-
-def _lacking(sign_in: SignIn) -> list[Step]:
-    return [step for step in sign_in.to("server") if step.status == 403]
+A_FEW = 3
+"""How many authorization requests for one operation are a few (arbitrary: the text sets no number)."""
 
 
 @stated_rule(sentence="Try to get more scopes after a 403 that names them.")
-def step_up_tried(history: History) -> Iterator[Verdict]:
-    """Check that an authorization request follows the first 403."""
-    sign_in = SignIn(history)
-    for step in _lacking(sign_in)[:1]:
-        kept = bool(sign_in.after(step, "authorize"))
-        yield judged(kept, step.event, f"it does not ask for {step.answer.get('scope')} after a 403")
+@each(lambda history: steps_of(history, "server"))
+def step_up_tried(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+    """Check that an authorization request follows a 403 for scopes that were not asked for or granted before."""
+    had = [each.scopes for each in sign_in.to("authorize") if each.place < step.place]
+    had += [scopes_of(each.answer.get("scope")) for each, _ in sign_in.issued() if each.place < step.place]
+    wanted = scopes_of(step.answer.get("scope"))
+    # Without a token that shows what was granted, nothing can be said.
+    if step.status != 403 or not had or wanted <= frozenset().union(*had):
+        return UNDECIDED
+    return None if sign_in.after(step, "authorize") else f"it does not ask for {' '.join(sorted(wanted))} after a 403"
 
 
 @stated_rule(sentence="Limit the attempts to get more scopes for an operation.")
 def step_up_limited(history: History) -> Iterator[Verdict]:
-    """Check that the client gives up if more scopes don't help."""
+    """Check that the client soon gives up a message for which more scopes don't help."""
     sign_in = SignIn(history)
-    refused = _lacking(sign_in)
-    if len(refused) < 2:
-        return
-    attempts = [step for step in sign_in.after(refused[0], "authorize") if step.place < refused[-1].place]
-    # A client may make several calls, each of which is an operation of its own with the same name.
-    if len(attempts) > A_FEW * 2:
-        yield broken(attempts[-1].event, f"it asks for more scopes {len(attempts)} times, and goes on")
-    else:
-        yield held(refused[-1].event)
+    refused: dict[str, list[Step]] = {}
+    for step in sign_in.to("server"):
+        if step.status == 403:
+            refused.setdefault(repr(step.event.facts.get("request_id")), []).append(step)
+    for steps in refused.values():
+        between = [each for each in sign_in.after(steps[0], "authorize") if each.place < steps[-1].place]
+        kept = len(between) <= A_FEW
+        if len(steps) > 1:
+            yield judged(kept, steps[-1].event, f"it asks for more scopes {len(between)} times, for one message")
 
 
 @stated_rule()

@@ -45,10 +45,11 @@ def token_in_header(event: Event, _sign_in: SignIn, _place: int) -> Opinion:
 @each(_requests)
 def token_in_every_request(event: Event, sign_in: SignIn, place: int) -> Opinion:
     """Check that each request has a token, once the client has got one."""
-    # A client whose token was just refused may ask without one, to be told how to sign in.
-    last = max((step.place for step in sign_in.to("server") if step.status == 401 and step.place < place), default=-1)
-    got = max(step.place for step, _ in sign_in.issued() if step.place < place)
-    if last > got:
+    last, token = [(step.place, token) for step, token in sign_in.issued() if step.place < place][-1]
+    # A request without the token may have been on its way when the token came. A client whose token was refused may ask
+    # without one, to be told how to sign in.
+    is_refused = any(step.place > last and step.status == 401 for step in sign_in.to("server") if step.place < place)
+    if is_refused or not sign_in.has_shown(token, place):
         return UNDECIDED
     return None if "authorization" in event.headers else "the request has no Authorization header"
 
@@ -138,12 +139,13 @@ def refresh_token_replaced(_: Event, sign_in: SignIn, step: Step, token: Any) ->
     """Check that a refresh token that has been replaced is not used again (OAuth 2.1, section 4.3.1)."""
     if token in (None, MASK) or not _givers(sign_in, token, step.place):
         return UNDECIDED
-    uses = [
-        each
-        for each in sign_in.to("token", ok=True)
-        if each.form.get("refresh_token") == token and each.place < step.place
-    ]
-    replaced = any(each.answer.get("refresh_token") not in (None, token) for each in uses)
+    uses = [each for each in sign_in.to("token", ok=True) if each.form.get("refresh_token") == token]
+    replaced = any(
+        # The client has read the response if it uses the access token that came with it.
+        each.answer.get("refresh_token") not in (None, token)
+        and sign_in.has_shown(str(each.answer.get("access_token")), step.place)
+        for each in uses
+    )
     return "it uses a refresh token again that has been replaced" if replaced else None
 
 

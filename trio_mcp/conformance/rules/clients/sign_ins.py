@@ -142,6 +142,11 @@ class SignIn:
             if isinstance(token := step.answer.get("access_token"), str):
                 yield step, token
 
+    def has_shown(self, token: str, before: int) -> bool:
+        """Return whether the client has shown the server an access token before a place, and so had got it."""
+        shown = [*self.requests, *((step.place, step.event) for step in self.to("server"))]
+        return any(place < before and bearer_of(event) == token for place, event in shown)
+
     def challenge_before(self, step: Step) -> Step | None:
         """Return the refused request that a step follows, or None."""
         return self.before(step, "server")
