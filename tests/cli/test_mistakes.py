@@ -189,6 +189,7 @@ SINGLE = {
         ["check", "--client", "--allow-writes", "--", "client"],
         "--allow-writes is for checks of servers",
     ),
+    "a protected server": (["check", "--protected", "shop.py"], "--protected is for checks of clients"),
     "an unknown rule": (["check", "shop.py", "--rules", "nonsense"], "nonsense"),
     "no snapshot": (
         ["check", "shop.py", "--snapshot", "none.json"],

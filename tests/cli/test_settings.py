@@ -42,6 +42,7 @@ auth = "off"
 """
 MEANT = {
     "client": False,
+    "protected": False,
     "revisions": ["2025-11-25"],
     "rules": ["answered-once"],
     "examples": 30,
@@ -105,7 +106,10 @@ def test_what_has_no_meaning_beside_the_command_line_is_left_out(folder: Path) -
     (folder / "trio-mcp.toml").write_text(f"[check]{EVERYTHING}")
     found = read("shop.py", "--snapshot", "surface.json")
     assert (found["rules"], found["examples"], found["allow_writes"], found["timeout"]) == (None, None, False, 2.5)
+    (folder / "trio-mcp.toml").write_text(f"[check]{EVERYTHING}protected = true\n")
+    assert not read("shop.py")["protected"]
     found = read("--client", "--", "client")
+    assert found["protected"]
     assert (found["tool"], found["rate"], found["env"], found["header"], found["examples"]) == ([], None, [], [], 30)
     (folder / "trio-mcp.toml").write_text('[check]\nsnapshot = "surface.json"\nexamples = 30')
     assert read("shop.py")["examples"] is None
@@ -128,7 +132,7 @@ def test_one_file_is_read_that_of_the_current_folder(folder: Path, monkeypatch: 
 CHECK = "trio-mcp.toml: [check]"
 MISTAKES = {
     "a misspelt key": ("exmaples = 5", f"{CHECK} 'exmaples': unknown key; did you mean 'examples'?"),
-    "an unknown key": ("xyzzy = 5", f"{CHECK} 'xyzzy': unknown key; the keys are client, snapshot, revision, rules, "),
+    "an unknown key": ("xyzzy = 5", f"{CHECK} 'xyzzy': unknown key; the keys are client, protected, snapshot, revision, rules, "),
     "a key that hides": ('"a\\u202eb" = 5', f"{CHECK} 'a\\u202eb': unknown key; the keys are client"),
     "a text for a number": ('examples = "many"', f"{CHECK} examples: must be a whole number of at least 1; got 'many'"),
     "a fraction": ("examples = 1.5", f"{CHECK} examples: must be a whole number of at least 1; got 1.5"),

@@ -13,6 +13,7 @@ from tests.kit.mutants import careless, task_client  # noqa: F401
 from tests.kit.mutants.client import Client, HttpClient, run
 from tests.kit.mutants.clients import CLIENTS
 from tests.kit.mutants.server import LEGACY, MODERN, Twin
+from tests.kit.mutants.sign_in import SIGN_INS
 from tests.kit.mutants.table import MUTANTS, Mutant
 from tests.kit.mutants.targets import in_memory, over_sockets, process
 from trio_mcp.conformance.clients import StreamClient, check_client
@@ -149,6 +150,6 @@ async def test_a_healthy_client_breaks_nothing(client: type[Client], autojump_cl
 
 
 def test_each_rule_has_a_mutant_or_a_reason() -> None:
-    tested = {mutant.rule for mutant in (*MUTANTS.values(), *CLIENTS.values())}
+    tested = {mutant.rule for mutant in (*MUTANTS.values(), *CLIENTS.values(), *SIGN_INS.values())}
     assert tested <= RULES.keys()
     assert RULES.keys() - tested == UNTESTED.keys()

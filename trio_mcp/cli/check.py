@@ -19,7 +19,7 @@ from trio_mcp._secrets import mask_words
 from trio_mcp._settings import completed
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.reporting import check_writable, until_interrupted, until_stopped, write_text
-from trio_mcp.cli.settings import FOR_SERVERS, add_settings, is_given
+from trio_mcp.cli.settings import FOR_CLIENTS, FOR_SERVERS, add_settings, is_given
 from trio_mcp.cli.signing_in import with_stored_token
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.terminal import ProgressBar
@@ -148,9 +148,10 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
             if is_given(options, name):
                 raise Exit(f"--{name.replace('_', '-')} is for checks of servers, not of clients")
         given["protected"] = options.protected
-    elif options.protected:
-        raise Exit("--protected is for checks of clients: check --client --protected -- COMMAND")
     else:
+        for name in FOR_CLIENTS:
+            if is_given(options, name):
+                raise Exit(f"--{name} is for checks of clients: check --client --{name} -- COMMAND")
         given |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
     # Options that are not given get their defaults from `kind`, because the defaults differ between clients and
     # servers.

@@ -12,7 +12,7 @@ from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.parser import COMMANDS, Argument
 
-__all__ = ["FOR_RULES", "FOR_SERVERS", "add_settings", "is_given"]
+__all__ = ["FOR_CLIENTS", "FOR_RULES", "FOR_SERVERS", "add_settings", "is_given"]
 
 PLACES: Final = (("trio-mcp.toml", ("check",)), ("pyproject.toml", ("tool", "trio-mcp", "check")))
 """Each file, and the table in it; the first that has its table is read."""
@@ -22,12 +22,15 @@ MAX_FILE: Final = 1_000_000
 
 FOR_RULES: Final = (
     *("rules", "examples", "time", "seed", "rate", "allow_writes", "tool", "report", "replays", "baseline"),
-    *("write_baseline", "dry_run", "client"),
+    *("write_baseline", "dry_run", "client", "protected"),
 )
 """The options that say nothing about a snapshot."""
 
 FOR_SERVERS: Final = ("allow_writes", "tool", "header", "env", "auth", "rate", "snapshot")
 """The options that say nothing about a client."""
+
+FOR_CLIENTS: Final = ("protected",)
+"""The options that say nothing about a server."""
 
 _TABLES: Final = ("env", "header", "variable")
 """The options whose values are pairs, which a file has as a table."""
@@ -64,6 +67,8 @@ def add_settings(options: argparse.Namespace) -> None:
         wanted -= {*FOR_RULES}
     if is_given(options, "client") or ("client" in wanted and read["client"]):
         wanted -= {*FOR_SERVERS}
+    else:
+        wanted -= {*FOR_CLIENTS}
     for name in wanted:
         setattr(options, name, read[name])
 

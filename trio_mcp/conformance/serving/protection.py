@@ -55,9 +55,9 @@ CHOICES: Final[dict[str, dict[str, str]]] = {
     "tokens": {
         "lasting": "the access token lasts",
         "expiring": "it expires after a few requests, and can be refreshed",
+        "unrefreshed": "it expires, and there is no refresh token",
         "rotating": "it expires twice, and each refresh brings a new refresh token",
         "offline": "it expires, and only who asks for the scope `offline_access` gets a refresh token",
-        "unrefreshed": "it expires, and there is no refresh token",
     },
     "steps": {
         "none": "the first scopes are enough",
@@ -139,9 +139,8 @@ def protections(seed: int, revision: str) -> Iterator[Protection]:
     follows is drawn, with a trap in every other one.
     """
     yield Protection()
-    few = itertools.cycle([*_packed(), *([None] * len(TRAPS))])
-    for trap in TRAPS:
-        if (packed := next(few)) is not None:
+    for trap, packed in itertools.zip_longest(TRAPS, _packed()):
+        if packed is not None:
             yield packed
         yield Protection(trap=trap)
     # A text as seed would depend on the process, as its hash does.
