@@ -132,7 +132,10 @@ def test_one_file_is_read_that_of_the_current_folder(folder: Path, monkeypatch: 
 CHECK = "trio-mcp.toml: [check]"
 MISTAKES = {
     "a misspelt key": ("exmaples = 5", f"{CHECK} 'exmaples': unknown key; did you mean 'examples'?"),
-    "an unknown key": ("xyzzy = 5", f"{CHECK} 'xyzzy': unknown key; the keys are client, protected, snapshot, revision, rules, "),
+    "an unknown key": (
+        "xyzzy = 5",
+        f"{CHECK} 'xyzzy': unknown key; the keys are client, protected, snapshot, revision, rules, ",
+    ),
     "a key that hides": ('"a\\u202eb" = 5', f"{CHECK} 'a\\u202eb': unknown key; the keys are client"),
     "a text for a number": ('examples = "many"', f"{CHECK} examples: must be a whole number of at least 1; got 'many'"),
     "a fraction": ("examples = 1.5", f"{CHECK} examples: must be a whole number of at least 1; got 1.5"),

@@ -22,7 +22,7 @@ from trio_mcp.conformance.report import FORMS
 from trio_mcp.conformance.rules.catalogue import RULES, judge
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule, Verdict, held
-from trio_mcp.conformance.serving.protection import CHOICES, TRAPS, Protection, protections
+from trio_mcp.conformance.serving.protection import CHOICES, TRAPS, ProtectionScript, protections
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.files import as_line
 from trio_mcp.conformance.transcript.masking import Masker
@@ -131,7 +131,7 @@ async def gives_up(url: str) -> None:
         pass
 
 
-async def stays_away(url: str) -> None:
+async def stays_away(server: Any) -> None:
     await trio.lowlevel.checkpoint()
 
 
@@ -142,9 +142,7 @@ async def stays_away(url: str) -> None:
         (gives_up, r"did not sign in: its last request was to server, and got status 401; it raised HttpError"),
     ],
 )
-async def test_a_client_that_does_not_sign_in_is_an_error(
-    client: Callable[[str], Awaitable[None]], says: str
-) -> None:
+async def test_a_client_that_does_not_sign_in_is_an_error(client: Callable[[str], Awaitable[None]], says: str) -> None:
     """One line, which says how far it came."""
     with pytest.raises(TransportError, match=says):
         await check_client(client, protected=True, rules=["token-*"])
@@ -161,7 +159,7 @@ async def test_a_client_that_waits_forever_is_ended() -> None:
             await trio.sleep_forever()
             raise AssertionError
 
-    with pytest.raises(TransportError, match="got status 201; it did not end within 0.5 seconds"):
+    with pytest.raises(TransportError, match=r"got status 201; it did not end within 0\.5 seconds"):
         await check(Waits, 3, patience=0.5)
 
 
@@ -199,18 +197,16 @@ async def test_a_stop_ends_a_sign_in() -> None:
 
 def test_few_examples_have_everything() -> None:
     first = [*itertools.islice(protections(3, LATEST_MODERN), ALL)]
-    assert first[0] == Protection()
+    assert first[0] == ProtectionScript()
     assert {each.trap for each in first} == {"", *TRAPS}
     for name, values in CHOICES.items():
         assert {getattr(each, name) for each in first} == values.keys()
     assert [each.trap for each in first if each.trap] == [*TRAPS]
-    assert all(each in (Protection(), Protection(trap=each.trap)) for each in first if each.trap)
+    assert all(each in (ProtectionScript(), ProtectionScript(trap=each.trap)) for each in first if each.trap)
 
 
 def test_the_same_seed_gives_the_same_servers() -> None:
-    first, second, other = (
-        [*itertools.islice(protections(seed, LATEST_MODERN), 60)] for seed in (1, 1, 2)
-    )
+    first, second, other = ([*itertools.islice(protections(seed, LATEST_MODERN), 60)] for seed in (1, 1, 2))
     assert first == second
     assert first != other
 
@@ -218,8 +214,8 @@ def test_the_same_seed_gives_the_same_servers() -> None:
 def test_a_simpler_protection_is_plainer() -> None:
     """Whatever is taken from it, shrinking comes to an end."""
 
-    def size(protection: Protection) -> int:
-        return sum(getattr(protection, name) != getattr(Protection(), name) for name in (*CHOICES, "trap"))
+    def size(protection: ProtectionScript) -> int:
+        return sum(getattr(protection, name) != getattr(ProtectionScript(), name) for name in (*CHOICES, "trap"))
 
     for protection in itertools.islice(protections(1, LATEST_LEGACY), 60):
         assert all(size(each) < size(protection) for each in protection.simpler())
@@ -233,9 +229,9 @@ async def test_a_preview_names_the_ways() -> None:
 
 
 async def test_a_client_on_a_stream_can_not_sign_in() -> None:
-    """It has no URL, and so nobody to ask for tokens."""
+    """It has no URL, from which all else would follow."""
     with pytest.raises(ValueError, match="a StreamClient can't sign in"):
-        await check_client(StreamClient(lambda connect: trio.sleep(0)), protected=True)
+        await check_client(StreamClient(stays_away), protected=True)
 
 
 async def test_an_unprotected_check_says_what_it_left_out() -> None:

@@ -18,7 +18,7 @@ import trio
 import trio.testing
 
 from trio_mcp._keywords import refuse_unknown
-from trio_mcp._nursery import background_nursery, closing
+from trio_mcp._nursery import background_nursery, closing, start
 from trio_mcp._settings import completed
 from trio_mcp.client.targets import LinkFactory
 from trio_mcp.conformance.judging import first_broken
@@ -289,8 +289,8 @@ class _Check:
             if verdict.problem is not None:
                 # The first verdict counts: it is nearest to the cause, and later ones are often its consequences.
                 found.setdefault(rule.id, verdict)
-        # Without this error, a client that can't sign in at all would seem to keep most rules. If it breaks one, that may
-        # be why.
+        # Without this error, a client that can't sign in at all would seem to keep most rules. If it breaks one, that
+        # may be why.
         if number == 0 and self._given["protected"] and not found and not any(e.kind == "request" for e in run.events):
             raise TransportError(f"the client did not sign in: {_last_step(run)}")
         for rule in self._rules:
@@ -384,12 +384,12 @@ class _Check:
             url = origins[0] + PATH
             gate = None
             if script.protection is not None:
-                from trio_mcp.conformance.serving.gate import Gate
+                from trio_mcp.conformance.serving.gate import ScriptedGate
 
-                gate = Gate(script.protection, tape, url, *origins[1:])
+                gate = ScriptedGate(script.protection, tape, url, *origins[1:])
             serving = HttpServing(script, tape, self._deadline, HostGuard(LOOPBACK_HOSTS), gate)
             nursery = await stack.enter_async_context(background_nursery())
-            nursery.start_soon(partial(trio.serve_listeners, serving.serve, listeners))
+            await start(nursery, partial(trio.serve_listeners, serving.serve, listeners))
             yield url
 
     async def _call(self, client: _AtUrl, script: Script, tape: Tape, run: _Run) -> None:
@@ -571,7 +571,9 @@ def _software(history: History) -> str:
 def _last_step(run: _Run) -> str:
     """Return what a client did last that was meant to sign it in, and how it ended."""
     steps = [event.facts for event in run.events if event.facts.get("what") == "login"]
-    done = f"its last request was to {steps[-1]['to']}, and got status {steps[-1]['status']}" if steps else "it sent nothing"
+    done = "it sent nothing"
+    if steps:
+        done = f"its last request was to {steps[-1]['to']}, and got status {steps[-1]['status']}"
     return f"{done}; {run.trouble or 'then it ended without an error'}"
 
 

@@ -415,7 +415,7 @@ class IgnoresUnannouncedIssuers(HearsIssuers):
 @breaks("iss-absent-accepted")
 class NeedsIssuers(Program):
     def comes_back(self, sent: dict[str, str], given: dict[str, str]) -> dict[str, str | None]:
-        return {} if "iss" in given else {"iss": "nobody"}
+        return {} if "iss" in given else {"iss": "made up"}
 
 
 @breaks("redirect-uri-registered")

@@ -406,8 +406,8 @@ def _mark(event: Event) -> tuple[str, str]:
         )
     if what == "login":
         passed = {name: facts[name] for name in ("sent_form", "redirected_with", "answer") if facts.get(name)}
-        asked = f" ({facts['asks']})" if facts.get("asks") else ""
-        return f"{facts.get('method')} {facts.get('to')}{asked}: {facts.get('status')}", f"{facts['url']} {_json(passed)}"
+        asked = f"{facts.get('method')} {facts.get('to')}" + (f" ({facts['asks']})" if facts.get("asks") else "")
+        return f"{asked}: {facts.get('status')}", f"{facts.get('url')} {_json(passed)}"
     if what in _MARKS:
         label, detail = _MARKS[what]
         return label.format_map(facts), detail.format_map(facts)

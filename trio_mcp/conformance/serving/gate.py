@@ -16,12 +16,12 @@ from trio_mcp.auth.testing.answers import ServerResponse, answer, in_json
 from trio_mcp.auth.testing.faults import Fault
 from trio_mcp.auth.testing.server import AuthorizationServer
 from trio_mcp.conformance.members import member_of, object_of, parsed
-from trio_mcp.conformance.serving.protection import Protection
+from trio_mcp.conformance.serving.protection import ProtectionScript
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.http.headers import Headers
 from trio_mcp.types import meta
 
-__all__ = ["Gate"]
+__all__ = ["ScriptedGate"]
 
 SCOPE, MORE, OTHER = "read", "write", "list"
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
@@ -33,7 +33,7 @@ LONGEST: Final = 64 * 1024
 """The longest body of a request to sign in, in bytes (an arbitrary choice)."""
 
 
-class Gate:
+class ScriptedGate:
     """Protects a server against one client, and keeps its authorization servers.
 
     Args:
@@ -44,7 +44,7 @@ class Gate:
         stranger: Another origin, which the client has no reason to trust.
     """
 
-    def __init__(self, protection: Protection, tape: Tape, server: str, authority: str, stranger: str) -> None:
+    def __init__(self, protection: ProtectionScript, tape: Tape, server: str, authority: str, stranger: str) -> None:
         self._protection = protection
         self._tape = tape
         self._server = server
@@ -104,8 +104,8 @@ class Gate:
         # The audience is compared without regard to what the metadata called the server.
         if claims is None or not self._is_for_us(claims):
             return self._challenge(401, facts, self._first_scope, "invalid_token" if token else None)
-        # Only requests for tools are met with more than a sign-in: all clients make them, and other rules judge what comes
-        # of an opening in which a notification is lost.
+        # Only requests for tools are met with more than a sign-in: all clients make them, and an opening in which a
+        # notification is lost would break other rules.
         if method not in ("tools/list", "tools/call"):
             return None
         self._use()
@@ -227,7 +227,7 @@ class Gate:
         return json.dumps({**known, "redirect_uris": redirects, "token_endpoint_auth_method": "none"}).encode()
 
     def _authorized(self, request: Fetch, facts: dict[str, Any]) -> ServerResponse:
-        """Return the response of an authorization server, or of the origin that is none of the client's business."""
+        """Return the response of an authorization server, or that of an origin that the client has no reason to ask."""
         path = urlsplit(request.url).path
         one = self._authority if _origin(request.url) == _origin(self._authority.issuer) else self._second
         root = urlsplit(one.issuer).path

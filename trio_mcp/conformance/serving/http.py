@@ -23,7 +23,7 @@ from trio_mcp.http.sse import encode_event, encode_priming_event
 
 if TYPE_CHECKING:
     # Few checks protect their servers, and the authorization server takes a moment to import.
-    from trio_mcp.conformance.serving.gate import Gate
+    from trio_mcp.conformance.serving.gate import ScriptedGate
 
 __all__ = ["PATH", "HttpServing"]
 
@@ -64,7 +64,12 @@ class HttpServing:
     """
 
     def __init__(
-        self, script: Script, tape: Tape, deadline: float, guard: HostGuard | None = None, gate: Gate | None = None
+        self,
+        script: Script,
+        tape: Tape,
+        deadline: float,
+        guard: HostGuard | None = None,
+        gate: ScriptedGate | None = None,
     ) -> None:
         self._script = script
         self._tape = tape
@@ -97,7 +102,7 @@ class HttpServing:
             await wire.send(h11.Response(status_code=403, headers=[("content-length", "0")]), h11.EndOfMessage())
             return
         if self._gate is not None:
-            # What the gate refuses is not recorded as messages: the client sends them again, with the same ids.
+            # Messages that the gate refuses are not recorded: the client sends them again, with the same ids.
             url = f"http://{headers.get('host')}{path}"
             refusal = self._gate.handle(method, url, headers, body, self._newest)
             if refusal is not None:

@@ -1,4 +1,4 @@
-"""How a generated server is protected: where a client finds what it needs to sign in, and what goes wrong on the way."""
+"""How a generated server is protected: where a client finds what it needs to sign in, and what goes wrong then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trio_mcp.testing.strategies.drawing import draws
 
-__all__ = ["CHOICES", "TRAPS", "Protection", "protections"]
+__all__ = ["CHOICES", "TRAPS", "ProtectionScript", "protections"]
 
 CHOICES: Final[dict[str, dict[str, str]]] = {
     "metadata": {
@@ -65,7 +65,7 @@ CHOICES: Final[dict[str, dict[str, str]]] = {
         "never": "a call of a tool is refused with 403 whatever scopes the client has",
     },
 }
-"""What a protection is made of: for each attribute its values, the plain one first, each with what it means."""
+"""The values of each attribute of a protection, the plain one first, each with what it means."""
 
 TRAPS: Final[dict[str, str]] = {
     "wrong iss": "the redirection names another issuer",
@@ -82,7 +82,7 @@ TRAPS: Final[dict[str, str]] = {
     "refused registration": "a registration is refused because of its redirect URIs",
     "new authority": "the token is refused, and the resource metadata names another authorization server",
 }
-"""What goes wrong in many examples, with what it means."""
+"""The traps, one of which is in many examples, each with what it means."""
 
 
 BULK: Final = 20
@@ -90,7 +90,7 @@ BULK: Final = 20
 
 
 @attrs.frozen
-class Protection:
+class ProtectionScript:
     """How a generated server is protected; `CHOICES` says what each value means.
 
     Attributes:
@@ -119,43 +119,43 @@ class Protection:
     steps: str = "none"
     trap: str = ""
 
-    def simpler(self) -> Iterator[Protection]:
+    def simpler(self) -> Iterator[ProtectionScript]:
         """Yield protections with one attribute made plain; before them, one with all made plain but the trap."""
-        plain = Protection(trap=self.trap)
+        plain = ProtectionScript(trap=self.trap)
         changed = [name for name in CHOICES if getattr(self, name) != getattr(plain, name)]
         if len(changed) > 1:
             yield plain
             # Most faults depend on a single attribute.
             for name in changed:
                 yield attrs.evolve(plain, **{name: getattr(self, name)})
-        for name in ([*changed, "trap"] if self.trap else changed):
-            yield attrs.evolve(self, **{name: getattr(Protection(), name)})
+        for name in [*changed, "trap"] if self.trap else changed:
+            yield attrs.evolve(self, **{name: getattr(ProtectionScript(), name)})
 
 
-def protections(seed: int, revision: str) -> Iterator[Protection]:
+def protections(seed: int, revision: str) -> Iterator[ProtectionScript]:
     """Yield an endless series of protections.
 
     The first is plain. Then each trap comes once with all else plain, and each value of the choices at least once. What
     follows is drawn, with a trap in every other one.
     """
-    yield Protection()
+    yield ProtectionScript()
     for trap, packed in itertools.zip_longest(TRAPS, _packed()):
         if packed is not None:
             yield packed
-        yield Protection(trap=trap)
+        yield ProtectionScript(trap=trap)
     # A text as seed would depend on the process, as its hash does.
     own = seed * 1_000_003 + int(revision.replace("-", ""))
     fields = {name: st.sampled_from([*values]) for name, values in CHOICES.items()}
     traps = itertools.cycle(TRAPS)
     while True:
         own += 1
-        for drawn in draws(st.builds(Protection, **fields), BULK, seed=own):
+        for drawn in draws(st.builds(ProtectionScript, **fields), BULK, seed=own):
             yield drawn
             yield attrs.evolve(drawn, trap=next(traps))
 
 
-def _packed() -> Iterator[Protection]:
+def _packed() -> Iterator[ProtectionScript]:
     """Yield protections that have all values of the choices but the plain ones, as many at once as possible."""
     for number in range(1, max(map(len, CHOICES.values()))):
         values = {name: [*each][number] for name, each in CHOICES.items() if number < len(each)}
-        yield Protection(**values)
+        yield ProtectionScript(**values)

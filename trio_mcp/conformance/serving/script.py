@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 from hypothesis import strategies as st
 
-from trio_mcp.conformance.serving.protection import Protection, protections
+from trio_mcp.conformance.serving.protection import ProtectionScript, protections
 from trio_mcp.types.versions import LATEST_LEGACY, LEGACY_REVISIONS
 
 __all__ = ["BASE", "EVERY_TURN", "LEGACY_TURNS", "MODERN_TURNS", "Script", "protected_scripts", "scripts"]
@@ -126,7 +126,7 @@ class Script:
     streams: bool = True
     has_session: bool = True
     listens: bool = True
-    protection: Protection | None = None
+    protection: ProtectionScript | None = None
 
     @property
     def modern(self) -> bool:

@@ -42,8 +42,8 @@ MARKS = {
     "flood": "the target sent more than is kept, so the kit closed the connection: `reason`",
     "unrecorded": "what `by` sends is passed on, but not recorded any more: `reason`",
     "fetched": "the client requested something other than MCP from the kit's server, at `path`, with `secret` headers",
-    "login": "the client requested something without a good token, or something to sign in, at `url`, and got `status`; "
-    "`to` says what that is, `sent_form` and `answer` what passed, and `redirected_with` where it was led",
+    "login": "the client had to sign in before what it requested, or requested something for that, at `url`, and got "
+    "`status`; `to` says what it is, `sent_form` and `answer` what passed, `redirected_with` where it was led",
     "unended": "the target has sent `text`, and not ended the line",
     "stderr": "the process wrote `text` to its standard error",
 }

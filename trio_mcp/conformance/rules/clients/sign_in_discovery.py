@@ -7,7 +7,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trio_mcp.conformance.members import items_of
-from trio_mcp.conformance.rules.clients.sign_ins import SignIn, Step, is_loopback, issuer_places, origin_of, steps_of
+from trio_mcp.conformance.rules.clients.sign_ins import (
+    SignInStep,
+    SignInSteps,
+    is_loopback,
+    issuer_places,
+    origin_of,
+    steps_of,
+)
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each
@@ -23,7 +30,7 @@ RESOURCE = "/.well-known/oauth-protected-resource"
 @stated_rule()
 def challenge_understood(history: History) -> Iterator[Verdict]:
     """Check that the client does something to sign in after the first 401."""
-    sign_in = SignIn(history)
+    sign_in = SignInSteps(history)
     first = next((step for step in sign_in.to("server") if step.status == 401), None)
     if first is not None:
         later = [step for step in sign_in.steps if step.place > first.place and step.to != "server"]
@@ -33,8 +40,8 @@ def challenge_understood(history: History) -> Iterator[Verdict]:
 @stated_rule()
 def resource_metadata_order(history: History) -> Iterator[Verdict]:
     """Check the first places where the client looks for resource metadata after each 401."""
-    sign_in = SignIn(history)
-    challenge: Step | None = None
+    sign_in = SignInSteps(history)
+    challenge: SignInStep | None = None
     tried: list[str] = []
     for step in sign_in.steps:
         if step.to == "server":
@@ -54,7 +61,7 @@ def resource_metadata_order(history: History) -> Iterator[Verdict]:
 
 @stated_rule()
 @each(lambda history: steps_of(history, "authority metadata", "register", "authorize", "token"))
-def login_from_resource_metadata(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def login_from_resource_metadata(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that the client asks only authorization servers that the resource metadata names."""
     documents = [each for each in sign_in.to("resource metadata", ok=True) if each.place < step.place]
     issuers = [str(issuer) for each in documents for issuer in items_of(each.answer, "authorization_servers")]
@@ -66,7 +73,7 @@ def login_from_resource_metadata(_: Event, sign_in: SignIn, step: Step) -> Opini
 
 @stated_rule(sentence="Use no resource metadata that is for another server.")
 @each(lambda history: steps_of(history, "resource metadata"))
-def resource_metadata_of_server(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def resource_metadata_of_server(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that the client stops if the resource metadata is that of a server with another origin (RFC 9728, 3.3)."""
     resource = step.answer.get("resource")
     if step.status != 200 or origin_of(str(resource)) == step.origin:
@@ -80,7 +87,7 @@ def resource_metadata_of_server(_: Event, sign_in: SignIn, step: Step) -> Opinio
 
 @stated_rule(who="client")
 @each(lambda history: steps_of(history, "resource metadata"))
-def resource_upper_case_accepted(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def resource_upper_case_accepted(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that the client goes on if the resource metadata has the scheme in upper case."""
     resource = step.answer.get("resource")
     if step.status != 200 or not str(resource).startswith("HTTP:") or origin_of(str(resource)) != step.origin:
@@ -91,9 +98,9 @@ def resource_upper_case_accepted(_: Event, sign_in: SignIn, step: Step) -> Opini
 # --- the authorization server's metadata ------------------------------------------------------------------------------
 
 
-def _looked_for(history: History) -> Iterator[tuple[SignIn, str, list[Step]]]:
+def _looked_for(history: History) -> Iterator[tuple[SignInSteps, str, list[SignInStep]]]:
     """Yield each issuer in the resource metadata, with the steps that look for its metadata."""
-    sign_in = SignIn(history)
+    sign_in = SignInSteps(history)
     issuers = [
         str(issuer)
         for step in sign_in.to("resource metadata", ok=True)
@@ -141,8 +148,8 @@ def authority_issuer_checked(history: History) -> Iterator[Verdict]:
 
 @stated_rule(sentence="Stop if the metadata of the authorization server doesn't list PKCE methods.")
 @each(lambda history: steps_of(history, "authority metadata"))
-def pkce_support_checked(_: Event, sign_in: SignIn, step: Step) -> Opinion:
-    """Check that nobody is sent to an authorization server whose metadata lists no PKCE methods."""
+def pkce_support_checked(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
+    """Check that the client sends no person to an authorization server whose metadata lists no PKCE methods."""
     if step.status != 200 or step.answer.get("code_challenge_methods_supported"):
         return UNDECIDED
     used = next((each for each in sign_in.uses_of(step) if each.to == "authorize"), None)
@@ -152,14 +159,14 @@ def pkce_support_checked(_: Event, sign_in: SignIn, step: Step) -> Opinion:
 # --- the client's id --------------------------------------------------------------------------------------------------
 
 
-def _registered(sign_in: SignIn, step: Step) -> list[Step]:
+def _registered(sign_in: SignInSteps, step: SignInStep) -> list[SignInStep]:
     """Return the registrations at the authorization server that a step asks."""
     return [each for each in sign_in.to("register", ok=True) if each.origin == step.origin and each.place < step.place]
 
 
 @stated_rule(sentence="Use a client id only where it was given, or the URL of a metadata document.")
 @each(lambda history: steps_of(history, "authorize", "token"))
-def client_id_of_authority(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def client_id_of_authority(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that each client id comes from a registration at the same authorization server, or is a URL."""
     given = step.form.get("client_id")
     if given is None or sign_in.metadata_of(step) is None:
@@ -169,7 +176,7 @@ def client_id_of_authority(_: Event, sign_in: SignIn, step: Step) -> Opinion:
     return None if given in known or "://" in str(given) else f"this server has given no client id {given!r}"
 
 
-def _documents(history: History) -> Iterator[tuple[Event, SignIn, Step, str]]:
+def _documents(history: History) -> Iterator[tuple[Event, SignInSteps, SignInStep, str]]:
     for event, sign_in, step in steps_of(history, "authorize"):
         if "://" in (given := str(step.form.get("client_id"))):
             yield event, sign_in, step, given
@@ -177,7 +184,7 @@ def _documents(history: History) -> Iterator[tuple[Event, SignIn, Step, str]]:
 
 @stated_rule()
 @each(_documents)
-def document_id_form(_: Event, _sign_in: SignIn, _step: Step, given: str) -> Opinion:
+def document_id_form(_: Event, _sign_in: SignInSteps, _step: SignInStep, given: str) -> Opinion:
     """Check the URL of a metadata document."""
     parts = urlsplit(given)
     kept = parts.scheme == "https" and parts.path.strip("/") and not parts.fragment and "@" not in parts.netloc
@@ -186,7 +193,7 @@ def document_id_form(_: Event, _sign_in: SignIn, _step: Step, given: str) -> Opi
 
 @stated_rule()
 @each(_documents)
-def document_id_announced(_: Event, sign_in: SignIn, step: Step, given: str) -> Opinion:
+def document_id_announced(_: Event, sign_in: SignInSteps, step: SignInStep, given: str) -> Opinion:
     """Check that a metadata document is used only where the authorization server takes such."""
     metadata = sign_in.metadata_of(step)
     if metadata is None:
@@ -198,14 +205,14 @@ def document_id_announced(_: Event, sign_in: SignIn, step: Step, given: str) -> 
 # --- registration -----------------------------------------------------------------------------------------------------
 
 
-def _redirects(step: Step) -> list[str]:
+def _redirects(step: SignInStep) -> list[str]:
     found: Any = step.form.get("redirect_uris")
     return [str(url) for url in found] if isinstance(found, list) else []
 
 
 @stated_rule()
 @each(lambda history: steps_of(history, "register"))
-def application_type_named(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
+def application_type_named(_: Event, _sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that a registration has an application type."""
     given = step.form.get("application_type")
     return None if given in ("native", "web") else f"application_type is {given!r}"
@@ -213,7 +220,7 @@ def application_type_named(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
 
 @stated_rule(sentence="Register native applications as `native`, and others as `web`.")
 @each(lambda history: steps_of(history, "register"))
-def application_type_fits(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
+def application_type_fits(_: Event, _sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check the application type of clients whose redirect URIs all lead to this computer, or all elsewhere."""
     given, redirects = step.form.get("application_type"), _redirects(step)
     near = {is_loopback(url) for url in redirects if url.startswith("http")}
@@ -225,7 +232,7 @@ def application_type_fits(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
 
 @stated_rule()
 @each(lambda history: steps_of(history, "register"))
-def registration_refusal_survived(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def registration_refusal_survived(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that a client whose registration was refused doesn't go on as if it was registered."""
     if step.status < 400:
         return UNDECIDED
@@ -237,7 +244,7 @@ def registration_refusal_survived(_: Event, sign_in: SignIn, step: Step) -> Opin
 
 @stated_rule()
 @each(lambda history: steps_of(history, "register"))
-def refresh_grant_registered(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def refresh_grant_registered(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that a client that wants refresh tokens registers for them."""
     later = sign_in.after(step, "authorize", "token")
     wants = any(each.form.get("grant_type") == "refresh_token" or "offline_access" in each.scopes for each in later)

@@ -9,7 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trio_mcp._secrets import MASK
-from trio_mcp.conformance.rules.clients.sign_ins import SignIn, Step, is_loopback, origin_of, scopes_of, steps_of
+from trio_mcp.conformance.rules.clients.sign_ins import (
+    SignInStep,
+    SignInSteps,
+    is_loopback,
+    origin_of,
+    scopes_of,
+    steps_of,
+)
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Verdict, broken, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Occasions, Opinion, each
@@ -17,10 +24,10 @@ from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 
 
-def _at(*names: str) -> Occasions[SignIn, Step]:
+def _at(*names: str) -> Occasions[SignInSteps, SignInStep]:
     """Return, as occasions for a rule, the steps of these kinds at endpoints that some metadata names."""
 
-    def occasions(history: History) -> Iterator[tuple[Event, SignIn, Step]]:
+    def occasions(history: History) -> Iterator[tuple[Event, SignInSteps, SignInStep]]:
         for event, sign_in, step in steps_of(history, *names):
             if sign_in.metadata_of(step) is not None:
                 yield event, sign_in, step
@@ -33,7 +40,7 @@ def _at(*names: str) -> Occasions[SignIn, Step]:
 
 @stated_rule(sentence="Use PKCE, with another secret for each authorization request.")
 @each(_at("authorize"))
-def pkce_used(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def pkce_used(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check the challenge of each authorization request, and the verifier with which its code is redeemed."""
     challenge = step.form.get("code_challenge")
     if not challenge:
@@ -53,7 +60,7 @@ def pkce_used(_: Event, sign_in: SignIn, step: Step) -> Opinion:
 
 @stated_rule()
 @each(_at("authorize"))
-def pkce_s256(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
+def pkce_s256(_: Event, _sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that the challenge is made with S256, which all of the kit's authorization servers support."""
     if not step.form.get("code_challenge"):
         return UNDECIDED
@@ -66,7 +73,7 @@ def pkce_s256(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
 
 @stated_rule(sentence="Send a `state` with each authorization request, another one each time.")
 @each(_at("authorize"))
-def state_used(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def state_used(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that each authorization request has a state of its own."""
     state = step.form.get("state")
     if not state:
@@ -77,7 +84,7 @@ def state_used(_: Event, sign_in: SignIn, step: Step) -> Opinion:
 
 @stated_rule(sentence="Drop an authorization response whose `state` differs.")
 @each(_at("authorize"))
-def state_compared(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def state_compared(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that the code of a response with another state is not redeemed."""
     sent, came = step.form.get("state"), step.redirection.get("state")
     if "code" not in step.redirection or not sent or sent == came:
@@ -86,13 +93,13 @@ def state_compared(_: Event, sign_in: SignIn, step: Step) -> Opinion:
     return broken(used.event, f"it redeems the code of a response with the state {came!r}") if used else None
 
 
-def _responses(announced: bool, named: bool) -> Occasions[SignIn, Step, str, str]:
+def _responses(announced: bool, named: bool) -> Occasions[SignInSteps, SignInStep, str, str]:
     """Return, as occasions for a rule, the responses that name an issuer or not, as was announced or not.
 
     Each has the sign-in, the step, the issuer in the metadata, and the one in the response.
     """
 
-    def occasions(history: History) -> Iterator[tuple[Event, SignIn, Step, str, str]]:
+    def occasions(history: History) -> Iterator[tuple[Event, SignInSteps, SignInStep, str, str]]:
         for event, sign_in, step in _at("authorize")(history):
             metadata = sign_in.metadata_of(step)
             if metadata is None or "code" not in step.redirection:
@@ -104,14 +111,14 @@ def _responses(announced: bool, named: bool) -> Occasions[SignIn, Step, str, str
     return occasions
 
 
-def _refuses(sign_in: SignIn, step: Step, problem: str) -> Opinion:
+def _refuses(sign_in: SignInSteps, step: SignInStep, problem: str) -> Opinion:
     used = sign_in.redeemed(step)
     return None if used is None else broken(used.event, problem)
 
 
 @stated_rule()
 @each(_responses(announced=True, named=True))
-def iss_compared(_: Event, sign_in: SignIn, step: Step, issuer: str, named: str) -> Opinion:
+def iss_compared(_: Event, sign_in: SignInSteps, step: SignInStep, issuer: str, named: str) -> Opinion:
     """Check that the code of a response from another issuer is not redeemed."""
     if named.rstrip("/") == issuer.rstrip("/"):
         return UNDECIDED
@@ -120,7 +127,7 @@ def iss_compared(_: Event, sign_in: SignIn, step: Step, issuer: str, named: str)
 
 @stated_rule()
 @each(_responses(announced=True, named=True))
-def iss_compared_exactly(_: Event, sign_in: SignIn, step: Step, issuer: str, named: str) -> Opinion:
+def iss_compared_exactly(_: Event, sign_in: SignInSteps, step: SignInStep, issuer: str, named: str) -> Opinion:
     """Check that an issuer with a slash more is another one."""
     if named == issuer or named.rstrip("/") != issuer.rstrip("/"):
         return UNDECIDED
@@ -129,14 +136,14 @@ def iss_compared_exactly(_: Event, sign_in: SignIn, step: Step, issuer: str, nam
 
 @stated_rule()
 @each(_responses(announced=True, named=False))
-def iss_missing_refused(_: Event, sign_in: SignIn, step: Step, issuer: str, _named: str) -> Opinion:
+def iss_missing_refused(_: Event, sign_in: SignInSteps, step: SignInStep, issuer: str, _named: str) -> Opinion:
     """Check that a response without the announced issuer is refused."""
     return _refuses(sign_in, step, f"it redeems a code, though {issuer} has not named itself as announced")
 
 
 @stated_rule()
 @each(_responses(announced=False, named=True))
-def iss_unannounced_compared(_: Event, sign_in: SignIn, step: Step, issuer: str, named: str) -> Opinion:
+def iss_unannounced_compared(_: Event, sign_in: SignInSteps, step: SignInStep, issuer: str, named: str) -> Opinion:
     """Check that an issuer that was not announced is compared, too."""
     if named == issuer:
         return UNDECIDED
@@ -145,7 +152,7 @@ def iss_unannounced_compared(_: Event, sign_in: SignIn, step: Step, issuer: str,
 
 @stated_rule()
 @each(_responses(announced=False, named=False))
-def iss_absent_accepted(_: Event, sign_in: SignIn, step: Step, _issuer: str, _named: str) -> Opinion:
+def iss_absent_accepted(_: Event, sign_in: SignInSteps, step: SignInStep, _issuer: str, _named: str) -> Opinion:
     """Check that a client goes on without an issuer where none was announced."""
     if step.form.get("state") != step.redirection.get("state"):
         return UNDECIDED
@@ -160,7 +167,7 @@ def iss_absent_accepted(_: Event, sign_in: SignIn, step: Step, _issuer: str, _na
 
 @stated_rule()
 @each(lambda history: steps_of(history, "register", "authorize"))
-def redirect_uri_safe(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
+def redirect_uri_safe(_: Event, _sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that http redirect URIs lead to this computer."""
     given: Any = step.form.get("redirect_uris" if step.to == "register" else "redirect_uri")
     found = [str(url) for url in (given if isinstance(given, list) else [given] if given else [])]
@@ -173,7 +180,7 @@ def redirect_uri_safe(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
 
 @stated_rule()
 @each(_at("authorize"))
-def redirect_uri_registered(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def redirect_uri_registered(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that a client that has registered uses a redirect URI that it has registered."""
     registered = [
         each
@@ -196,21 +203,21 @@ def _portless(url: str) -> str:
 # --- the resource -----------------------------------------------------------------------------------------------------
 
 
-def _resources(step: Step) -> list[str]:
+def _resources(step: SignInStep) -> list[str]:
     found: Any = step.form.get("resource")
     return [] if found is None else [str(each) for each in (found if isinstance(found, list) else [found])]
 
 
 @stated_rule(sentence="Send `resource` with each authorization request.")
 @each(_at("authorize"))
-def resource_in_authorization(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
+def resource_in_authorization(_: Event, _sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that authorization requests name a resource."""
     return None if _resources(step) else "the authorization request has no resource"
 
 
 @stated_rule(sentence="Send `resource` with each request for tokens.")
 @each(_at("token"))
-def resource_in_token_requests(_: Event, _sign_in: SignIn, step: Step) -> Opinion:
+def resource_in_token_requests(_: Event, _sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that requests for tokens name a resource, those with a refresh token, too."""
     grant = step.form.get("grant_type")
     if grant not in ("authorization_code", "refresh_token"):
@@ -218,7 +225,7 @@ def resource_in_token_requests(_: Event, _sign_in: SignIn, step: Step) -> Opinio
     return None if _resources(step) else f"the request for tokens ({grant}) has no resource"
 
 
-def _named(history: History) -> Iterator[tuple[Event, SignIn, str]]:
+def _named(history: History) -> Iterator[tuple[Event, SignInSteps, str]]:
     for event, sign_in, step in _at("authorize", "token")(history):
         for resource in _resources(step):
             yield event, sign_in, resource
@@ -226,7 +233,7 @@ def _named(history: History) -> Iterator[tuple[Event, SignIn, str]]:
 
 @stated_rule()
 @each(_named)
-def resource_names_server(_: Event, sign_in: SignIn, resource: str) -> Opinion:
+def resource_names_server(_: Event, sign_in: SignInSteps, resource: str) -> Opinion:
     """Check that the resource has the origin of the server, and a path that leads to it."""
     # `resource_canonical` judges fragments.
     path = urlsplit(resource).path.rstrip("/")
@@ -237,7 +244,7 @@ def resource_names_server(_: Event, sign_in: SignIn, resource: str) -> Opinion:
 
 @stated_rule()
 @each(_named)
-def resource_canonical(_: Event, _sign_in: SignIn, resource: str) -> Opinion:
+def resource_canonical(_: Event, _sign_in: SignInSteps, resource: str) -> Opinion:
     """Check that the resource is an absolute URI without a fragment (RFC 8707, section 2)."""
     parts = urlsplit(resource)
     kept = parts.scheme.lower() in ("http", "https") and parts.netloc and "#" not in resource
@@ -246,7 +253,7 @@ def resource_canonical(_: Event, _sign_in: SignIn, resource: str) -> Opinion:
 
 @stated_rule()
 @each(_named)
-def resource_specific(_: Event, sign_in: SignIn, resource: str) -> Opinion:
+def resource_specific(_: Event, sign_in: SignInSteps, resource: str) -> Opinion:
     """Check that the resource is the endpoint, which the resource metadata names, and not only its origin."""
     if origin_of(resource) != origin_of(sign_in.server):
         return UNDECIDED
@@ -256,7 +263,7 @@ def resource_specific(_: Event, sign_in: SignIn, resource: str) -> Opinion:
 
 @stated_rule(who="client")
 @each(_named)
-def resource_without_slash(_: Event, sign_in: SignIn, resource: str) -> Opinion:
+def resource_without_slash(_: Event, sign_in: SignInSteps, resource: str) -> Opinion:
     """Check that the resource has no slash at its end, which the server's URL has not."""
     if origin_of(resource) != origin_of(sign_in.server):
         return UNDECIDED
@@ -269,7 +276,7 @@ OFFLINE = frozenset({"offline_access", "openid"})
 """The scopes that a client may add for itself: they ask for a refresh token, and for the person's identity."""
 
 
-def _first(history: History) -> Iterator[tuple[Event, SignIn, Step, Step]]:
+def _first(history: History) -> Iterator[tuple[Event, SignInSteps, SignInStep, SignInStep]]:
     """Yield authorization requests before the client has any token, each with the refused request."""
     for event, sign_in, step in _at("authorize")(history):
         challenge = sign_in.challenge_before(step)
@@ -279,7 +286,7 @@ def _first(history: History) -> Iterator[tuple[Event, SignIn, Step, Step]]:
 
 @stated_rule()
 @each(_at("authorize"))
-def challenge_scopes_requested(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def challenge_scopes_requested(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that all scopes of the last challenge are asked for."""
     challenge = sign_in.challenge_before(step)
     wanted = frozenset[str]() if challenge is None else scopes_of(challenge.answer.get("scope"))
@@ -292,7 +299,7 @@ def challenge_scopes_requested(_: Event, sign_in: SignIn, step: Step) -> Opinion
 
 @stated_rule()
 @each(_first)
-def challenge_scopes_only(_: Event, _sign_in: SignIn, step: Step, challenge: Step) -> Opinion:
+def challenge_scopes_only(_: Event, _sign_in: SignInSteps, step: SignInStep, challenge: SignInStep) -> Opinion:
     """Check that the first authorization request asks for no more scopes than the challenge names."""
     wanted = scopes_of(challenge.answer.get("scope"))
     if not wanted:
@@ -303,7 +310,7 @@ def challenge_scopes_only(_: Event, _sign_in: SignIn, step: Step, challenge: Ste
 
 @stated_rule()
 @each(_first)
-def listed_scopes_requested(_: Event, sign_in: SignIn, step: Step, challenge: Step) -> Opinion:
+def listed_scopes_requested(_: Event, sign_in: SignInSteps, step: SignInStep, challenge: SignInStep) -> Opinion:
     """Check that the scopes are those of the resource metadata if the challenge names none."""
     metadata = sign_in.before(step, "resource metadata", ok=True)
     if metadata is None or scopes_of(challenge.answer.get("scope")):
@@ -321,7 +328,7 @@ A_FEW = 3
 
 @stated_rule(sentence="Try to get more scopes after a 403 that names them.")
 @each(lambda history: steps_of(history, "server"))
-def step_up_tried(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def step_up_tried(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that an authorization request follows a 403 for scopes that were not asked for or granted before."""
     had = [each.scopes for each in sign_in.to("authorize") if each.place < step.place]
     had += [scopes_of(each.answer.get("scope")) for each, _ in sign_in.issued() if each.place < step.place]
@@ -335,8 +342,8 @@ def step_up_tried(_: Event, sign_in: SignIn, step: Step) -> Opinion:
 @stated_rule(sentence="Limit the attempts to get more scopes for an operation.")
 def step_up_limited(history: History) -> Iterator[Verdict]:
     """Check that the client soon gives up a message for which more scopes don't help."""
-    sign_in = SignIn(history)
-    refused: dict[str, list[Step]] = {}
+    sign_in = SignInSteps(history)
+    refused: dict[str, list[SignInStep]] = {}
     for step in sign_in.to("server"):
         if step.status == 403:
             refused.setdefault(repr(step.event.facts.get("request_id")), []).append(step)
@@ -349,7 +356,7 @@ def step_up_limited(history: History) -> Iterator[Verdict]:
 
 @stated_rule()
 @each(_at("authorize"))
-def step_up_keeps_scopes(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def step_up_keeps_scopes(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that the authorization request after a 403 asks for what was asked for before, too."""
     challenge = sign_in.challenge_before(step)
     earlier = [each for each in sign_in.to("authorize") if each.place < step.place and each.origin == step.origin]

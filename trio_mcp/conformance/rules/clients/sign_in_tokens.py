@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trio_mcp._secrets import MASK
-from trio_mcp.conformance.rules.clients.sign_ins import SignIn, Step, bearer_of, query_of, steps_of
+from trio_mcp.conformance.rules.clients.sign_ins import SignInStep, SignInSteps, bearer_of, query_of, steps_of
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Verdict, broken, held, judged
 from trio_mcp.conformance.rules.occasions import UNDECIDED, Opinion, each
@@ -14,9 +14,9 @@ from trio_mcp.conformance.rules.stated import stated_rule
 from trio_mcp.conformance.transcript.events import Event
 
 
-def _requests(history: History) -> Iterator[tuple[Event, SignIn, int]]:
+def _requests(history: History) -> Iterator[tuple[Event, SignInSteps, int]]:
     """Yield the requests to the server, let in or refused, that came after the client had got a token."""
-    sign_in = SignIn(history)
+    sign_in = SignInSteps(history)
     first = next((step.place for step, _ in sign_in.issued()), None)
     if first is None:
         return
@@ -32,7 +32,7 @@ def _url(event: Event) -> str:
 
 @stated_rule(sentence="Send the token in the `Authorization` header, as Bearer.")
 @each(_requests)
-def token_in_header(event: Event, _sign_in: SignIn, _place: int) -> Opinion:
+def token_in_header(event: Event, _sign_in: SignInSteps, _place: int) -> Opinion:
     """Check the scheme of each Authorization header."""
     field = event.headers.get("authorization")
     if field is None:
@@ -43,7 +43,7 @@ def token_in_header(event: Event, _sign_in: SignIn, _place: int) -> Opinion:
 
 @stated_rule()
 @each(_requests)
-def token_in_every_request(event: Event, sign_in: SignIn, place: int) -> Opinion:
+def token_in_every_request(event: Event, sign_in: SignInSteps, place: int) -> Opinion:
     """Check that each request has a token, once the client has got one."""
     last, token = [(step.place, token) for step, token in sign_in.issued() if step.place < place][-1]
     # A request without the token may have been on its way when the token came. A client whose token was refused may ask
@@ -57,7 +57,7 @@ def token_in_every_request(event: Event, sign_in: SignIn, place: int) -> Opinion
 @stated_rule()
 def token_not_in_url(history: History) -> Iterator[Verdict]:
     """Check that no URL has an access token in its query."""
-    sign_in = SignIn(history)
+    sign_in = SignInSteps(history)
     tokens = {token for _, token in sign_in.issued() if token != MASK}
     if not [*sign_in.issued()]:
         return
@@ -69,7 +69,7 @@ def token_not_in_url(history: History) -> Iterator[Verdict]:
 
 @stated_rule()
 @each(_requests)
-def token_of_authority(event: Event, sign_in: SignIn, place: int) -> Opinion:
+def token_of_authority(event: Event, sign_in: SignInSteps, place: int) -> Opinion:
     """Check that the client shows the server only tokens that an authorization server of it has issued."""
     token = bearer_of(event)
     issued = {given for step, given in sign_in.issued() if step.place < place}
@@ -81,7 +81,7 @@ def token_of_authority(event: Event, sign_in: SignIn, place: int) -> Opinion:
 @stated_rule(sentence="Show an access token to no other server than the one it is for.")
 def token_stays_with_server(history: History) -> Iterator[Verdict]:
     """Check that no other origin gets the access token."""
-    sign_in = SignIn(history)
+    sign_in = SignInSteps(history)
     tokens = {token for _, token in sign_in.issued() if token != MASK}
     for step in sign_in.steps:
         if not tokens or step.to == "server":
@@ -94,7 +94,7 @@ def token_stays_with_server(history: History) -> Iterator[Verdict]:
 
 @stated_rule(who="client", sentence="Redeem a code only at the authorization server that gave it.")
 @each(lambda history: steps_of(history, "token", "elsewhere"))
-def code_stays_with_authority(_: Event, sign_in: SignIn, step: Step) -> Opinion:
+def code_stays_with_authority(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that no other origin gets an authorization code."""
     code = step.form.get("code")
     givers = {each.origin for each in sign_in.to("authorize") if each.redirection.get("code") == code}
@@ -106,7 +106,7 @@ def code_stays_with_authority(_: Event, sign_in: SignIn, step: Step) -> Opinion:
 # --- refresh tokens ---------------------------------------------------------------------------------------------------
 
 
-def _refreshes(history: History) -> Iterator[tuple[Event, SignIn, Step, Any]]:
+def _refreshes(history: History) -> Iterator[tuple[Event, SignInSteps, SignInStep, Any]]:
     """Yield the requests with a refresh token, to whomever."""
     for event, sign_in, step in steps_of(history):
         if step.to != "server" and "refresh_token" in step.form:
@@ -115,7 +115,7 @@ def _refreshes(history: History) -> Iterator[tuple[Event, SignIn, Step, Any]]:
             yield event, sign_in, step, None
 
 
-def _givers(sign_in: SignIn, token: Any, before: int) -> list[Step]:
+def _givers(sign_in: SignInSteps, token: Any, before: int) -> list[SignInStep]:
     return [
         step
         for step in sign_in.to("token", ok=True)
@@ -125,7 +125,7 @@ def _givers(sign_in: SignIn, token: Any, before: int) -> list[Step]:
 
 @stated_rule()
 @each(_refreshes)
-def refresh_token_kept_secret(_: Event, sign_in: SignIn, step: Step, token: Any) -> Opinion:
+def refresh_token_kept_secret(_: Event, sign_in: SignInSteps, step: SignInStep, token: Any) -> Opinion:
     """Check that a refresh token goes only to the authorization server that gave it."""
     givers = {each.origin for each in _givers(sign_in, token, step.place)}
     if token in (None, MASK) or not givers:
@@ -135,7 +135,7 @@ def refresh_token_kept_secret(_: Event, sign_in: SignIn, step: Step, token: Any)
 
 @stated_rule(who="client", sentence="Replace a refresh token by the new one that a refresh brings.")
 @each(_refreshes)
-def refresh_token_replaced(_: Event, sign_in: SignIn, step: Step, token: Any) -> Opinion:
+def refresh_token_replaced(_: Event, sign_in: SignInSteps, step: SignInStep, token: Any) -> Opinion:
     """Check that a refresh token that has been replaced is not used again (OAuth 2.1, section 4.3.1)."""
     if token in (None, MASK) or not _givers(sign_in, token, step.place):
         return UNDECIDED
@@ -152,7 +152,7 @@ def refresh_token_replaced(_: Event, sign_in: SignIn, step: Step, token: Any) ->
 @stated_rule()
 def refresh_token_not_expected(history: History) -> Iterator[Verdict]:
     """Check that a client without a refresh token doesn't act as if it had one, when its access token has expired."""
-    sign_in = SignIn(history)
+    sign_in = SignInSteps(history)
     without = [step for step, _ in sign_in.issued() if not step.answer.get("refresh_token")]
     for step in without:
         refused = [each for each in sign_in.after(step, "server") if each.answer.get("error") == "invalid_token"]

@@ -1,4 +1,4 @@
-"""What a client did to sign in at the kit's protected servers, as the rules for authorization look at it.
+"""The steps by which a client signs in at the kit's protected servers, as the rules for authorization look at them.
 
 The kit's server records each request of a sign-in, and each request that it refused for want of a token, as a mark.
 """
@@ -17,8 +17,8 @@ from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.transcript.events import Event
 
 __all__ = [
-    "SignIn",
-    "Step",
+    "SignInStep",
+    "SignInSteps",
     "bearer_of",
     "is_loopback",
     "issuer_places",
@@ -32,7 +32,7 @@ WELL_KNOWN: Final = ("/.well-known/oauth-authorization-server", "/.well-known/op
 
 
 @attrs.frozen
-class Step:
+class SignInStep:
     """A request that a client made to sign in, or that was refused because it had to sign in first.
 
     Attributes:
@@ -45,7 +45,7 @@ class Step:
 
     @property
     def to(self) -> str:
-        """What the request was for, such as ``server``, ``resource metadata``, ``authorize`` or ``token``."""
+        """The purpose of the request, such as ``server``, ``resource metadata``, ``authorize`` or ``token``."""
         return str(self.event.facts.get("to"))
 
     @property
@@ -89,7 +89,7 @@ class Step:
         return scopes_of(self.form.get("scope"))
 
 
-class SignIn:
+class SignInSteps:
     """All that a client did to sign in, in order.
 
     Attributes:
@@ -100,24 +100,24 @@ class SignIn:
 
     def __init__(self, history: History) -> None:
         self.steps = [
-            Step(event, place) for place, event in enumerate(history.events) if event.facts.get("what") == "login"
+            SignInStep(event, place) for place, event in enumerate(history.events) if event.facts.get("what") == "login"
         ]
         self.requests = [(place, event) for place, event in enumerate(history.events) if event.kind == "request"]
         self.server = next((step.target for step in self.steps if step.to == "server"), "")
 
-    def to(self, *names: str, ok: bool = False) -> list[Step]:
+    def to(self, *names: str, ok: bool = False) -> list[SignInStep]:
         """Return the steps of these kinds; only those with a response in the 200s if ``ok``."""
         return [step for step in self.steps if step.to in names and (not ok or 200 <= step.status < 300)]
 
-    def before(self, step: Step, *names: str, ok: bool = False) -> Step | None:
+    def before(self, step: SignInStep, *names: str, ok: bool = False) -> SignInStep | None:
         """Return the last step of these kinds before another step, or None."""
         return next((each for each in reversed(self.to(*names, ok=ok)) if each.place < step.place), None)
 
-    def after(self, step: Step, *names: str) -> list[Step]:
+    def after(self, step: SignInStep, *names: str) -> list[SignInStep]:
         """Return the steps of these kinds after another step."""
         return [each for each in self.to(*names) if each.place > step.place]
 
-    def metadata_of(self, step: Step) -> Step | None:
+    def metadata_of(self, step: SignInStep) -> SignInStep | None:
         """Return the exchange that brought the metadata which names the endpoint that a step requests, or None."""
         name = {"authorize": "authorization_endpoint", "register": "registration_endpoint"}.get(
             step.to, "token_endpoint"
@@ -125,18 +125,18 @@ class SignIn:
         found = [each for each in self.to("authority metadata", ok=True) if each.place < step.place]
         return next((each for each in reversed(found) if each.answer.get(name) == step.target), None)
 
-    def uses_of(self, metadata: Step) -> list[Step]:
+    def uses_of(self, metadata: SignInStep) -> list[SignInStep]:
         """Return the later steps that requested an endpoint which some authorization server's metadata names."""
         steps = self.after(metadata, "authorize", "register", "token")
         return [step for step in steps if step.target in metadata.answer.values()]
 
-    def redeemed(self, authorize: Step) -> Step | None:
+    def redeemed(self, authorize: SignInStep) -> SignInStep | None:
         """Return the request for tokens with the code that an authorization request led to, or None."""
         code = authorize.redirection.get("code")
         found = (step for step in self.after(authorize, "token") if step.form.get("code") == code)
         return None if code is None else next(found, None)
 
-    def issued(self) -> Iterator[tuple[Step, str]]:
+    def issued(self) -> Iterator[tuple[SignInStep, str]]:
         """Yield the access tokens that the client got, each with the exchange that brought it."""
         for step in self.to("token", ok=True):
             if isinstance(token := step.answer.get("access_token"), str):
@@ -147,14 +147,14 @@ class SignIn:
         shown = [*self.requests, *((step.place, step.event) for step in self.to("server"))]
         return any(place < before and bearer_of(event) == token for place, event in shown)
 
-    def challenge_before(self, step: Step) -> Step | None:
+    def challenge_before(self, step: SignInStep) -> SignInStep | None:
         """Return the refused request that a step follows, or None."""
         return self.before(step, "server")
 
 
-def steps_of(history: History, *names: str) -> Iterator[tuple[Event, SignIn, Step]]:
+def steps_of(history: History, *names: str) -> Iterator[tuple[Event, SignInSteps, SignInStep]]:
     """Yield the steps of these kinds, or all: each with its event and with all that the client did to sign in."""
-    sign_in = SignIn(history)
+    sign_in = SignInSteps(history)
     for step in sign_in.to(*names) if names else sign_in.steps:
         yield step.event, sign_in, step
 
@@ -189,7 +189,7 @@ def scopes_of(value: Any) -> frozenset[str]:
 
 
 def bearer_of(event: Event) -> str | None:
-    """Return the token in the ``Authorization`` header of a request; None if there is none, or if it is masked."""
+    """Return the token in the ``Authorization`` header of a request; None if it has no token, or a masked one."""
     _, _, token = event.headers.get("authorization", "").partition(" ")
     return token.strip() if token and token != MASK else None
 
