@@ -69,9 +69,11 @@ class StreamClient:
     name: str = "client"
 
 
-ClientTarget: TypeAlias = Sequence[str] | Callable[[LinkFactory], Awaitable[object]] | StreamClient
+ClientTarget: TypeAlias = (
+    Sequence[str] | Callable[[LinkFactory], Awaitable[object]] | Callable[[str], Awaitable[object]] | StreamClient
+)
 """A client: the command that starts it, to which the URL of a server is appended; a function that takes a target for a
-`Client` and connects to it; or a `StreamClient`."""
+`Client` and connects to it, which is a URL if the server is protected; or a `StreamClient`."""
 
 NEWEST: Final = (LATEST_LEGACY, LATEST_MODERN)
 """The revisions that the servers speak by default."""
@@ -199,7 +201,7 @@ def _reached(client: ClientTarget, protected: bool) -> _Reached:
     return _AtUrl(client) if protected else _over_links(client)
 
 
-def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamClient:
+def _over_links(client: Callable[[Any], Awaitable[object]]) -> StreamClient:
     async def run(connect: Callable[[], Awaitable[trio.abc.Stream]]) -> None:
         @contextlib.asynccontextmanager
         async def opened() -> AsyncIterator[Link]:
