@@ -7,9 +7,12 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
+import h11
 import pytest
 import trio
+from hypothesis import given, strategies as st
 
 from tests import forks
 from tests.kit.mutants.sign_in import SIGN_INS, Program, run
@@ -22,10 +25,12 @@ from trio_mcp.conformance.report import FORMS
 from trio_mcp.conformance.rules.catalogue import RULES, judge
 from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule, Verdict, held
+from trio_mcp.conformance.serving.gate import ScriptedGate
 from trio_mcp.conformance.serving.protection import CHOICES, TRAPS, ProtectionScript, protections
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.files import as_line
 from trio_mcp.conformance.transcript.masking import Masker
+from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
 
 OURS = [rule for rule in RULES.values() if rule.who == "client" and rule.section.startswith("basic/authorization")]
@@ -243,3 +248,62 @@ async def test_an_unprotected_check_says_what_it_left_out() -> None:
     assert [(outcome.status, outcome.reason) for outcome in report.outcomes] == [
         ("not exercised", "no server made the client sign in (protected)")
     ]
+
+
+# --- hostile clients --------------------------------------------------------------------------------------------------
+
+NAMES = (
+    *(
+        "client_id",
+        "redirect_uri",
+        "redirect_uris",
+        "scope",
+        "resource",
+        "state",
+        "code",
+        "code_challenge",
+        "code_verifier",
+    ),
+    *(
+        "grant_type",
+        "refresh_token",
+        "grant_types",
+        "response_type",
+        "response_types",
+        "application_type",
+        "jwks",
+        "token",
+    ),
+    *("token_endpoint_auth_method", "client_name", "client_secret", "code_challenge_method"),
+)
+ODD_TEXTS = st.sampled_from(["", "[", "http://[", "\r\nX: y", "é", "\x00", "a" * 300, "[" * 100_000, "%", "\ud800"])
+ODD_VALUES = st.recursive(
+    st.none() | st.integers() | ODD_TEXTS, lambda each: st.lists(each) | st.dictionaries(st.sampled_from(NAMES), each)
+)
+
+
+@given(
+    path=st.sampled_from(
+        ["/mcp", "/register", "/authorize", "/token", "/revoke", "/.well-known/x", "[", "/tenant/token"]
+    ),
+    query=st.dictionaries(st.sampled_from(NAMES), ODD_TEXTS, max_size=4),
+    body=st.dictionaries(st.sampled_from(NAMES), ODD_VALUES, max_size=4) | ODD_TEXTS,
+    kind=st.sampled_from(["application/json", "application/x-www-form-urlencoded", "", "é"]),
+    host=st.sampled_from(["http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3", "http://127.0.0.1:4"]),
+    protection=st.builds(ProtectionScript, trap=st.sampled_from(["", *TRAPS])),
+)
+async def test_a_gate_outlives_any_client(
+    path: str, query: dict[str, str], body: Any, kind: str, host: str, protection: ProtectionScript
+) -> None:
+    """Whatever it sends, there is a response that can be sent, and a mark that the rules can read."""
+    tape = Tape()
+    gate = ScriptedGate(protection, tape, "http://127.0.0.1:1/mcp", "http://127.0.0.1:2", "http://127.0.0.1:3")
+    url = f"{host}{path}?{urlencode(query, errors='replace')}"
+    sent = json.dumps(body) if kind == "application/json" else urlencode({"state": body}, errors="replace")
+    for method in ("GET", "POST", "POST"):
+        headers = {"content-type": kind, "authorization": "Basic Og=="}
+        found = gate.handle(method, url, headers, sent.encode("utf-8", "replace"), 0)
+        if found is not None:
+            h11.Response(status_code=found.status, headers=[*found.headers.as_dict().items()])
+    for _ in judge(History(tape.events), OURS):
+        pass

@@ -72,22 +72,27 @@ class ScriptedGate:
         Returns:
             The response; None if the request may pass to the server behind the gate.
         """
-        request = Fetch("", method, url, headers, body)
-        facts: dict[str, Any] = {}
-        if url.partition("?")[0] == self._server:
-            found = self._refusal(request, facts)
-        elif len(body) > LONGEST:
-            found = answer(413)
-            facts["to"] = "elsewhere"
-        elif _origin(url) == self._origin:
-            found = self._document(request, facts)
-        else:
-            found = self._authorized(request, facts)
+        facts: dict[str, Any] = {"to": "elsewhere"}
+        try:
+            found = self._response(Fetch("", method, url, headers, body), facts)
+        # A URL that can't be taken apart, or JSON that is nested too deeply.
+        except (ValueError, RecursionError):
+            found = answer(400)
         if found is not None:
+            # A redirect URI may have characters that no header can.
+            if not all(value.isascii() and value.isprintable() for value in found.headers.as_dict().values()):
+                found = answer(400)
             pairs = [*headers.items()]
             facts |= {"method": method, "url": url, "headers": pairs, "status": found.status}
             self._tape.note("mark", "kit", connection=connection, what="login", **facts)
         return found
+
+    def _response(self, request: Fetch, facts: dict[str, Any]) -> ServerResponse | None:
+        if request.url.partition("?")[0] == self._server:
+            return self._refusal(request, facts)
+        if len(request.body) > LONGEST:
+            return answer(413)
+        return (self._document if _origin(request.url) == self._origin else self._authorized)(request, facts)
 
     # --- the server itself --------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from trio_mcp.conformance.members import items_of
 from trio_mcp.conformance.rules.clients.sign_ins import (
@@ -13,6 +12,7 @@ from trio_mcp.conformance.rules.clients.sign_ins import (
     is_loopback,
     issuer_places,
     origin_of,
+    split,
     steps_of,
 )
 from trio_mcp.conformance.rules.history import History
@@ -42,21 +42,27 @@ def resource_metadata_order(history: History) -> Iterator[Verdict]:
     """Check the first places where the client looks for resource metadata after each 401."""
     sign_in = SignInSteps(history)
     challenge: SignInStep | None = None
-    tried: list[str] = []
+    tried: list[SignInStep] = []
     for step in sign_in.steps:
         if step.to == "server":
+            yield from _given_up(challenge, tried)
             challenge, tried = step, []
         elif step.to == "resource metadata" and challenge is not None:
             named = challenge.answer.get("resource_metadata")
-            parts = urlsplit(challenge.url)
-            root = f"{challenge.origin}{RESOURCE}"
-            first = named or root + parts.path
+            first = named or f"{challenge.origin}{RESOURCE}{split(challenge.url).path}"
             if not tried:
                 yield judged(step.url == first, step.event, f"it looks for {step.url} before {first}")
-            tried.append(step.url)
-            last = step is (sign_in.steps[-1])
-            if last and step.status == 404 and not named and root not in tried:
-                yield broken(step.event, f"it gives up without looking for {root}")
+            tried.append(step)
+    yield from _given_up(challenge, tried)
+
+
+def _given_up(challenge: SignInStep | None, tried: list[SignInStep]) -> Iterator[Verdict]:
+    """Yield that the client has not looked at the root, if it has found no metadata."""
+    if challenge is None or not tried or "resource_metadata" in challenge.answer:
+        return
+    root = f"{challenge.origin}{RESOURCE}"
+    if all(step.status == 404 and step.url != root for step in tried):
+        yield broken(tried[-1].event, f"it gives up without looking for {root}")
 
 
 @stated_rule()
@@ -172,7 +178,7 @@ def client_id_of_authority(_: Event, sign_in: SignInSteps, step: SignInStep) -> 
     if given is None or sign_in.metadata_of(step) is None:
         return UNDECIDED  # a client may name itself in the header Authorization
     # No client is registered beforehand, as each example has authorization servers of its own.
-    known = {each.answer.get("client_id") for each in _registered(sign_in, step)}
+    known = [each.answer.get("client_id") for each in _registered(sign_in, step)]
     return None if given in known or "://" in str(given) else f"this server has given no client id {given!r}"
 
 
@@ -186,7 +192,7 @@ def _documents(history: History) -> Iterator[tuple[Event, SignInSteps, SignInSte
 @each(_documents)
 def document_id_form(_: Event, _sign_in: SignInSteps, _step: SignInStep, given: str) -> Opinion:
     """Check the URL of a metadata document."""
-    parts = urlsplit(given)
+    parts = split(given)
     kept = parts.scheme == "https" and parts.path.strip("/") and not parts.fragment and "@" not in parts.netloc
     return None if kept else f"the client id is {given}"
 

@@ -6,15 +6,16 @@ import base64
 import hashlib
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from trio_mcp._secrets import MASK
+from trio_mcp.conformance.members import items_of
 from trio_mcp.conformance.rules.clients.sign_ins import (
     SignInStep,
     SignInSteps,
     is_loopback,
     origin_of,
     scopes_of,
+    split,
     steps_of,
 )
 from trio_mcp.conformance.rules.history import History
@@ -78,7 +79,7 @@ def state_used(_: Event, sign_in: SignInSteps, step: SignInStep) -> Opinion:
     state = step.form.get("state")
     if not state:
         return "the authorization request has no state"
-    earlier = {each.form.get("state") for each in sign_in.to("authorize") if each.place < step.place}
+    earlier = [each.form.get("state") for each in sign_in.to("authorize") if each.place < step.place]
     return "the state was used before" if state in earlier else None
 
 
@@ -170,7 +171,7 @@ def iss_absent_accepted(_: Event, sign_in: SignInSteps, step: SignInStep, _issue
 def redirect_uri_safe(_: Event, _sign_in: SignInSteps, step: SignInStep) -> Opinion:
     """Check that http redirect URIs lead to this computer."""
     given: Any = step.form.get("redirect_uris" if step.to == "register" else "redirect_uri")
-    found = [str(url) for url in (given if isinstance(given, list) else [given] if given else [])]
+    found = [url for url in (given if isinstance(given, list) else [given]) if isinstance(url, str)]
     # Other schemes are private to an application, which the text leaves out and OAuth allows.
     wrong = [url for url in found if url.startswith("http:") and not is_loopback(url)]
     if not found:
@@ -190,13 +191,13 @@ def redirect_uri_registered(_: Event, sign_in: SignInSteps, step: SignInStep) ->
     given = step.form.get("redirect_uri")
     if not registered or given is None:
         return UNDECIDED
-    known = {_portless(str(url)) for each in registered for url in each.form.get("redirect_uris") or ()}
+    known = {_portless(str(url)) for each in registered for url in items_of(each.form, "redirect_uris")}
     return None if _portless(str(given)) in known else f"the redirect URI {given} was not registered"
 
 
 def _portless(url: str) -> str:
     # On loopback, any port will do (RFC 8252, section 7.3).
-    parts = urlsplit(url)
+    parts = split(url)
     return parts._replace(netloc=parts.hostname or "").geturl() if is_loopback(url) else url
 
 
@@ -236,8 +237,8 @@ def _named(history: History) -> Iterator[tuple[Event, SignInSteps, str]]:
 def resource_names_server(_: Event, sign_in: SignInSteps, resource: str) -> Opinion:
     """Check that the resource has the origin of the server, and a path that leads to it."""
     # `resource_canonical` judges fragments.
-    path = urlsplit(resource).path.rstrip("/")
-    inside = f"{urlsplit(sign_in.server).path}/".startswith(f"{path}/")
+    path = split(resource).path.rstrip("/")
+    inside = f"{split(sign_in.server).path}/".startswith(f"{path}/")
     kept = origin_of(resource) == origin_of(sign_in.server) and inside
     return None if kept else f"the resource is {resource}, and the server {sign_in.server}"
 
@@ -246,7 +247,7 @@ def resource_names_server(_: Event, sign_in: SignInSteps, resource: str) -> Opin
 @each(_named)
 def resource_canonical(_: Event, _sign_in: SignInSteps, resource: str) -> Opinion:
     """Check that the resource is an absolute URI without a fragment (RFC 8707, section 2)."""
-    parts = urlsplit(resource)
+    parts = split(resource)
     kept = parts.scheme.lower() in ("http", "https") and parts.netloc and "#" not in resource
     return None if kept else f"the resource is {resource}"
 
@@ -257,8 +258,8 @@ def resource_specific(_: Event, sign_in: SignInSteps, resource: str) -> Opinion:
     """Check that the resource is the endpoint, which the resource metadata names, and not only its origin."""
     if origin_of(resource) != origin_of(sign_in.server):
         return UNDECIDED
-    path = urlsplit(resource).path.rstrip("/")
-    return None if path == urlsplit(sign_in.server).path else f"the resource is {resource}, not {sign_in.server}"
+    path = split(resource).path.rstrip("/")
+    return None if path == split(sign_in.server).path else f"the resource is {resource}, not {sign_in.server}"
 
 
 @stated_rule(who="client")
@@ -315,7 +316,7 @@ def listed_scopes_requested(_: Event, sign_in: SignInSteps, step: SignInStep, ch
     metadata = sign_in.before(step, "resource metadata", ok=True)
     if metadata is None or scopes_of(challenge.answer.get("scope")):
         return UNDECIDED
-    listed = frozenset(map(str, metadata.answer.get("scopes_supported") or ()))
+    listed = frozenset(map(str, items_of(metadata.answer, "scopes_supported")))
     asked = step.scopes - OFFLINE
     return None if asked == listed else f"it asks for {sorted(asked)}, and the metadata lists {sorted(listed)}"
 

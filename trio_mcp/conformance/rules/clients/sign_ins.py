@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import attrs
 
@@ -25,6 +25,7 @@ __all__ = [
     "origin_of",
     "query_of",
     "scopes_of",
+    "split",
     "steps_of",
 ]
 
@@ -159,26 +160,28 @@ def steps_of(history: History, *names: str) -> Iterator[tuple[Event, SignInSteps
         yield step.event, sign_in, step
 
 
+def split(url: str) -> SplitResult:
+    """Return the parts of a URL; all are empty if it can't be taken apart."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
+
+
 def origin_of(url: str) -> str:
     """Return the origin of a URL."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return ""
+    parts = split(url)
     return f"{parts.scheme.lower()}://{parts.netloc.lower()}"
 
 
 def is_loopback(url: str) -> bool:
     """Return whether the host of a URL is this computer, by name or address."""
-    try:
-        return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
-    except ValueError:
-        return False
+    return split(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def issuer_places(issuer: str) -> list[str]:
     """Return the URLs where the metadata of an issuer may be, in the order in which clients try them."""
-    origin, path = origin_of(issuer), urlsplit(issuer).path.rstrip("/")
+    origin, path = origin_of(issuer), split(issuer).path.rstrip("/")
     oauth, openid = WELL_KNOWN
     return list(dict.fromkeys([f"{origin}{oauth}{path}", f"{origin}{openid}{path}", f"{origin}{path}{openid}"]))
 
@@ -196,4 +199,4 @@ def bearer_of(event: Event) -> str | None:
 
 def query_of(url: str) -> dict[str, str]:
     """Return the parameters in the query of a URL."""
-    return dict(parse_qsl(urlsplit(url).query))
+    return dict(parse_qsl(split(url).query))
