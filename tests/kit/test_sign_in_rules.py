@@ -182,7 +182,10 @@ CASES: dict[str, tuple[list[list[Event]], list[list[Event]], list[list[Event]]]]
         [[authorized()]],
     ),
     "pkce-used": (
-        [[metadata(), authorized(1), authorized(2)], [metadata(), authorized(), got(1, code="code1", code_verifier=MASK)]],
+        [
+            [metadata(), authorized(1), authorized(2)],
+            [metadata(), authorized(), got(1, code="code1", code_verifier=MASK)],
+        ],
         [
             [metadata(), authorized(code_challenge="")],
             [metadata(), authorized(1), authorized(2, code_challenge="h1")],

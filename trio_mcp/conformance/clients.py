@@ -274,9 +274,8 @@ class _Check:
         self.examples += 1
         self._longest = max(self._longest, run.seconds)
         self.hung += not run.ended
-        trapped = script.protection is not None and bool(script.protection.trap)
         # A client that fails in a trap does what it should.
-        if run.trouble and not (trapped and run.ended):
+        if run.trouble and not (run.ended and script.protection is not None and script.protection.is_trap):
             self._troubles[run.trouble] = self._troubles.get(run.trouble, 0) + 1
         # A client that does not connect is an error: a report in which no rule had an occasion has status 0 and would
         # look like a success.

@@ -119,6 +119,11 @@ class ProtectionScript:
     steps: str = "none"
     trap: str = ""
 
+    @property
+    def is_trap(self) -> bool:
+        """Whether a client should not get all that it wants."""
+        return bool(self.trap) or self.steps == "never"
+
     def simpler(self) -> Iterator[ProtectionScript]:
         """Yield protections with one attribute made plain; before them, one with all made plain but the trap."""
         plain = ProtectionScript(trap=self.trap)
