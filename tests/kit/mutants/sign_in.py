@@ -581,7 +581,7 @@ class FollowsWithCodes(Program):
 @breaks("refresh-token-kept-secret")
 class RegistersWithTokens(Registers):
     def registration(self, given: dict[str, Any]) -> dict[str, Any]:
-        return given | {"refresh_token": self.tokens[-1]["refresh_token"] if self.tokens else None}
+        return given | {"refresh_token": self.tokens[-1].get("refresh_token") if self.tokens else None}
 
 
 @breaks("refresh-token-replaced")
