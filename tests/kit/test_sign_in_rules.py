@@ -62,6 +62,13 @@ def authorized(number: int = 1, **form: Any) -> Event:
     return login("authorize", f"{ISSUER}/authorize", 302, sent_form={**sent, **form}, redirected_with=came)
 
 
+def unnamed(number: int = 1) -> Event:
+    """Return an authorization request to whose response no issuer is added."""
+    found = authorized(number).facts
+    came = {name: value for name, value in found["redirected_with"].items() if name != "iss"}
+    return Event("mark", "kit", facts={**found, "redirected_with": came})
+
+
 def got(number: int, status: int = 200, scope: str = "read", *, origin: str = ISSUER, **form: Any) -> Event:
     """Return an exchange that brings the tokens of this number."""
     answer = {"access_token": f"a{number}", "refresh_token": f"r{number}", "scope": scope}
@@ -144,6 +151,15 @@ CASES: dict[str, tuple[list[list[Event]], list[list[Event]], list[list[Event]]]]
         ],
         [[metadata(), authorized()], [metadata(), authorized(client_id="d")]],
         [[authorized()], [metadata(), got(1, **CODE)]],
+    ),
+    "iss-absent-accepted": (
+        [
+            [metadata(), unnamed(), got(1, code="code1")],
+            # It accepts such responses, and has ended for another reason.
+            [metadata(), unnamed(), got(1, code="code1"), refused(403, "a1", scope="write"), unnamed(2)],
+        ],
+        [[metadata(), unnamed()], [metadata(), unnamed(1), unnamed(2)]],
+        [[metadata(), authorized()], [unnamed()]],
     ),
     "redirect-uri-registered": (
         [

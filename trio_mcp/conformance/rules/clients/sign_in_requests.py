@@ -152,15 +152,17 @@ def iss_unannounced_compared(_: Event, sign_in: SignInSteps, step: SignInStep, i
 
 
 @stated_rule()
-@each(_responses(announced=False, named=False))
-def iss_absent_accepted(_: Event, sign_in: SignInSteps, step: SignInStep, _issuer: str, _named: str) -> Opinion:
-    """Check that a client goes on without an issuer where none was announced."""
-    if step.form.get("state") != step.redirection.get("state"):
-        return UNDECIDED
-    # A client that asks again has met no obstacle: it may have been interrupted.
-    if sign_in.redeemed(step) is None and not sign_in.after(step, "authorize"):
-        return "it does not go on, although no issuer was announced"
-    return None
+def iss_absent_accepted(history: History) -> Iterator[Verdict]:
+    """Check that a client redeems a code without an issuer where none was announced, the first one or a later one."""
+    found = [
+        (step, sign_in.redeemed(step))
+        for _, sign_in, step, _, _ in _responses(announced=False, named=False)(history)
+        if step.form.get("state") == step.redirection.get("state")
+    ]
+    # A client may end before it redeems the last one, for any reason.
+    if found:
+        used = any(redeemed is not None for _, redeemed in found)
+        yield judged(used, found[0][0].event, "it does not go on, although no issuer was announced")
 
 
 # --- redirect URIs ----------------------------------------------------------------------------------------------------
