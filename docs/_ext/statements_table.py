@@ -12,7 +12,6 @@ from sphinx.util.docutils import SphinxDirective
 from types_overview import table
 
 from trio_mcp.conformance.statements.model import (
-    AUTHORIZATION,
     NOT_OBSERVABLE,
     REVISIONS,
     Location,
@@ -21,7 +20,7 @@ from trio_mcp.conformance.statements.model import (
 )
 
 KEYWORDS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT")
-STATUSES = ("checked", "unchecked", *NOT_OBSERVABLE, AUTHORIZATION)
+STATUSES = ("checked", "unchecked", *NOT_OBSERVABLE)
 
 
 class Counts(SphinxDirective):

@@ -660,3 +660,28 @@ async def test_the_port_of_a_protected_server_is_its_own_from_the_start() -> Non
     ):
         await stream.send_all(b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert (await stream.receive_some()).startswith(b"HTTP/1.1 ")
+
+
+@pytest.mark.parametrize("tokens", ["jwt", "opaque"])
+def test_it_makes_tokens_that_no_client_has_asked_for(tokens: Any) -> None:
+    server = AuthorizationServer(tokens=tokens, clock=lambda: 1000.0)
+    made = server.make_token(aud="https://host.example/mcp", sub="bob", scope=None)
+    claims = server.claims_of(made)
+    assert claims is not None
+    assert (claims["iss"], claims["aud"], claims["sub"]) == (server.issuer, "https://host.example/mcp", "bob")
+    assert "scope" not in claims
+    assert server.claims_of(server.make_token(exp=999)) is None
+    # Without an expiry it holds until it is revoked, or made to expire.
+    lasting = server.make_token(exp=None)
+    assert server.claims_of(lasting) is not None
+    server.issued.expire()
+    assert server.claims_of(lasting) is None
+    server.issued.revoke(made)
+    assert server.claims_of(made) is None
+
+
+def test_a_token_that_it_makes_is_signed_with_its_key() -> None:
+    server = AuthorizationServer()
+    keys: Any = server.keys.published()
+    found = jwt.decode(server.make_token(iss="https://other.example"), jwk.KeySet.import_key_set(keys), ["ES256"])
+    assert (found.header["typ"], found.claims["iss"]) == ("at+jwt", "https://other.example")

@@ -39,6 +39,10 @@ env = {A = "b"}
 header = {"X-Key" = "c"}
 variable = {workspaceFolder = "/srv"}
 auth = "off"
+auth-a = "env:ALICE"
+auth-b = "file:bob"
+auth-elsewhere = "env:OTHER"
+auth-server = 9000
 """
 MEANT = {
     "client": False,
@@ -62,6 +66,10 @@ MEANT = {
     "header": [("X-Key", "c")],
     "variable": [("workspaceFolder", "/srv")],
     "auth": "off",
+    "auth_a": "env:ALICE",
+    "auth_b": "file:bob",
+    "auth_elsewhere": "env:OTHER",
+    "auth_server": 9000,
     "snapshot": None,
 }
 

@@ -18,21 +18,28 @@ import trio
 from pydantic import BaseModel, Field
 
 from tests import forks
+from tests.kit.mutants.protected import OwnJobs, Protected
 from tests.kit.mutants.server import LEGACY, MODERN, Twin
 from tests.kit.mutants.targets import in_memory, over_sockets, process
+from tests.listening import on_held_port
 from trio_mcp import (
     Context,
     HttpServerParameters,
     ListOptions,
     McpError,
+    MemoryEventStore,
     Server,
     StdioServerParameters,
     ToolError,
     types,
 )
 from trio_mcp._nursery import background_nursery
+from trio_mcp.auth import ResourceServer
+from trio_mcp.auth.testing import AuthorizationServer
+from trio_mcp.conformance.credentials import credentials_for
 from trio_mcp.conformance.engine import check_server
 from trio_mcp.conformance.outcomes import CheckReport
+from trio_mcp.conformance.wires.targets import WireTarget, open_wire_for
 from trio_mcp.extensions import Apps, Csp, Skills, TaskPolicy, Tasks
 
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=")
@@ -227,6 +234,25 @@ async def _unix() -> AsyncIterator[str]:
             yield await nursery.start(partial(make_server().serve_unix, f"{folder}/socket"))
 
 
+@contextlib.asynccontextmanager
+async def _protected() -> AsyncIterator[WireTarget]:
+    """Serve a server that wants tokens, and an authorization server that makes them."""
+    server, authority = make_server(), AuthorizationServer()
+
+    @server.tool(annotations=READS, scopes=["write"])
+    async def write(text: str) -> str:
+        """Need another scope than all the others."""
+        return text
+
+    with on_held_port() as (port, config):
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with authority.served() as issuer, background_nursery() as nursery:
+            auth = ResourceServer(url, issuers=[issuer], scopes=["read"])
+            serve = partial(server.serve_http, config=config, auth=auth, event_store=MemoryEventStore())
+            await nursery.start(serve)
+            yield WireTarget(url, open_wire_for(url, credentials=credentials_for({}, authority)))
+
+
 def _stdio() -> StdioServerParameters:
     command, *arguments = forks.command("tests.kit.own", "tests.kit.own")
     return StdioServerParameters(command, [*arguments, "--serve"])
@@ -239,6 +265,7 @@ OWN: dict[str, Place] = {
     "unix": Place(_unix),
     "websocket": Place(partial(_served, partial(Server.serve_websocket, port=0))),
     "http": Place(partial(_served, partial(Server.serve_http, port=0))),
+    "http with tokens": Place(_protected),
     "http by hypercorn": Place(partial(_served, partial(Server.serve_http, port=0, runner="hypercorn"))),
     "sse": Place(
         partial(_served, partial(Server.serve_sse, port=0), partial(HttpServerParameters, kind="sse")), LEGACY[:1]
@@ -249,6 +276,7 @@ OWN: dict[str, Place] = {
 TWINS: dict[str, Place] = {
     "twin over lines in memory": Place(lambda: in_memory(Twin(), "lines")),
     "twin over HTTP in memory": Place(lambda: in_memory(Twin(), "http")),
+    "protected twin over HTTP in memory": Place(lambda: in_memory(Twin(OwnJobs, web=Protected), "http")),
     "twin over stdio": Place(lambda: _here(process())),
     "twin over TCP": Place(lambda: over_sockets(Twin(), "tcp")),
     "twin over HTTP": Place(lambda: over_sockets(Twin(), "http")),

@@ -14,8 +14,8 @@ from trio_mcp.conformance.engine import check_server
 from trio_mcp.conformance.outcomes import CheckReport
 from trio_mcp.conformance.rules.catalogue import select
 
-ELSEWHERE = {"task-metadata-ignored"}
-"""What needs a server without tasks."""
+ELSEWHERE = {"task-metadata-ignored", "task-of-its-user", "task-list-of-its-user"}
+"""What needs a server without tasks, or one with two users."""
 ONLY = {"http": {"task-get-without-stream"}, "lines": {"task-progress-ends", "task-progress-token"}}
 """What only HTTP shows, and what only lines order."""
 

@@ -10,7 +10,7 @@ import time as clock
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import trio
@@ -20,15 +20,17 @@ from trio_mcp._settings import completed
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.reporting import check_writable, until_interrupted, until_stopped, write_text
 from trio_mcp.cli.settings import FOR_CLIENTS, FOR_SERVERS, add_settings, is_given
-from trio_mcp.cli.signing_in import with_stored_token
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import clean, clean_line
+from trio_mcp.cli.tokens import authority_at, with_tokens
 from trio_mcp.errors import TrioMcpError
 
 if TYPE_CHECKING:
     # At run time, these modules are imported only where they are used, because they need an extra.
     from trio_mcp.conformance.outcomes import CheckReport, Preview, Progress
+
+T = TypeVar("T")
 
 __all__ = ["needs_kit", "run", "runnable", "shown_name"]
 
@@ -127,6 +129,7 @@ def _baseline(path: str | None) -> dict[str, str]:
 def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]:
     """Return the function that checks the target, the function that previews the check, and their options."""
     from trio_mcp.conformance.clients import check_client, preview_client
+    from trio_mcp.conformance.credentials import credentials_for
     from trio_mcp.conformance.engine import check_server, preview_server
     from trio_mcp.conformance.options import ClientCheckOptions, ServerCheckOptions
     from trio_mcp.conformance.rules.catalogue import select
@@ -158,8 +161,20 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
     settings: Any = completed(kind, {name: value for name, value in given.items() if value is not None})
     if options.client:
         return partial(check_client, options.process), partial(preview_client, options.process), settings
-    target = with_stored_token(target_of(options))
-    return partial(check_server, target), partial(preview_server, target), settings
+    target, tokens = with_tokens(options, target_of(options))
+    settings |= tokens
+    try:
+        credentials_for(tokens, None)
+    except ValueError as exc:
+        raise Exit(str(exc).replace("auth_", "--auth-"), hint=False) from None
+    port = options.auth_server
+    return partial(_with, port, check_server, target), partial(_with, port, preview_server, target), settings
+
+
+async def _with(port: int | None, function: Callable[..., Awaitable[T]], target: Any, **settings: Any) -> T:
+    """Call a function with the authorization server that the command line asks for."""
+    async with authority_at(port) as authority:
+        return await function(target, **{**settings, **authority})
 
 
 async def _previewed(preview: Callable[[], Awaitable[Preview]]) -> tuple[Preview | None, int]:

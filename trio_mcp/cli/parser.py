@@ -266,6 +266,23 @@ STORES = Argument(
     metavar="PLACE",
     help="what the server has as stores=: the path of a file, or the URL of an engine such as Valkey",
 )
+# Options of the commands that try the tokens of a server.
+TOKENS = (
+    Argument(
+        "--auth-a",
+        metavar="SOURCE",
+        help="check authorization: the token of a user is in env:NAME or file:PATH; login for the stored login",
+    ),
+    Argument("--auth-b", metavar="SOURCE", help="the token of a second user is in env:NAME or file:PATH"),
+    Argument("--auth-elsewhere", metavar="SOURCE", help="a token for another server is in env:NAME or file:PATH"),
+    Argument(
+        "--auth-server",
+        type=PORT,
+        metavar="PORT",
+        help="check authorization: run an authorization server at this port, which makes all tokens; the target must"
+        " accept them",
+    ),
+)
 # Options of `check`.
 TIMEOUT = Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long to wait for a response (10)")
 CHECKING = (
@@ -301,6 +318,7 @@ CHECKING = (
     Argument("--rate", type=NUMBER, metavar="N", help="send at most N requests a second"),
     Argument("--allow-writes", action="store_true", help="call every tool, not only those annotated read-only"),
     Argument("--tool", action="append", default=[], metavar="NAME", help="call this tool as well"),
+    *TOKENS,
     Argument(
         "--report",
         action="append",
@@ -595,6 +613,7 @@ COMMANDS = {
                 help="take the server's part instead, without a TARGET: answer a client what was answered",
             ),
             Argument("--http", type=WHOLE, metavar="PORT", help="with --as-server, serve HTTP; 0 picks a free port"),
+            *TOKENS,
             TIMEOUT,
             JSON,
         ),

@@ -14,8 +14,10 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.check import needs_kit, runnable
 from trio_mcp.cli.exits import OK, Exit
 from trio_mcp.cli.reporting import until_signalled
-from trio_mcp.cli.targets import single_target
+from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.text import clean_line, dumps
+from trio_mcp.cli.tokens import TOKENS, authority_at, with_tokens
+from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.sockets.listening import listen_tcp
 
 if TYPE_CHECKING:
@@ -34,19 +36,23 @@ def run(options: argparse.Namespace) -> int:
     if options.as_server:
         return _serve(options)
     needs_kit()
+    from trio_mcp.conformance.credentials import credentials_for
     from trio_mcp.conformance.plans.plan_files import read_plan_file
     from trio_mcp.conformance.replay import replay_plan, replay_transcript
     from trio_mcp.conformance.transcript.files import kind_of_file, read_transcript
     from trio_mcp.conformance.wires.targets import open_wire_for
 
-    target = single_target(options, "a replay")
+    target, tokens = with_tokens(options, target_of(options))
+    if isinstance(target, FailoverParameters):
+        raise Exit("a replay needs one way to reach the server, not several", hint=False)
     deadline = 10.0 if options.timeout is None else options.timeout
 
     async def replay() -> Replayed:
-        open_wire = open_wire_for(target)
-        if is_plan:
-            return await replay_plan(open_wire, read_plan_file(options.file), deadline=deadline)
-        return await replay_transcript(open_wire, read_transcript(options.file), deadline=deadline)
+        async with authority_at(options.auth_server) as authority:
+            open_wire = open_wire_for(target, credentials=credentials_for(tokens, authority.get("authority")))
+            if is_plan:
+                return await replay_plan(open_wire, read_plan_file(options.file), deadline=deadline)
+            return await replay_transcript(open_wire, read_transcript(options.file), deadline=deadline)
 
     with runnable():
         is_plan = kind_of_file(options.file) == "plan"
@@ -66,9 +72,9 @@ def _serve(options: argparse.Namespace) -> int:
     from trio_mcp.conformance.recorded_server.book import read_book
     from trio_mcp.conformance.recorded_server.serving import serve_stdio
 
-    for name in ("timeout", "json", "env", "header", "variable", "auth"):
+    for name in ("timeout", "json", "env", "header", "variable", "auth", *TOKENS, "auth_server"):
         if getattr(options, name) not in (None, False, []):
-            raise Exit(f"--{name} does not apply to --as-server")
+            raise Exit(f"--{name.replace('_', '-')} does not apply to --as-server")
     if options.http is not None and not 0 <= options.http < 65536:
         raise Exit(f"--http must be from 0 to 65535; got {options.http}")
     with runnable():

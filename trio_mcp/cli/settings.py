@@ -22,11 +22,14 @@ MAX_FILE: Final = 1_000_000
 
 FOR_RULES: Final = (
     *("rules", "examples", "time", "seed", "rate", "allow_writes", "tool", "report", "replays", "baseline"),
-    *("write_baseline", "dry_run", "client", "protected"),
+    *("write_baseline", "dry_run", "client", "protected", "auth_a", "auth_b", "auth_elsewhere", "auth_server"),
 )
 """The options that say nothing about a snapshot."""
 
-FOR_SERVERS: Final = ("allow_writes", "tool", "header", "env", "auth", "rate", "snapshot")
+FOR_SERVERS: Final = (
+    *("allow_writes", "tool", "header", "env", "auth", "rate", "snapshot"),
+    *("auth_a", "auth_b", "auth_elsewhere", "auth_server"),
+)
 """The options that say nothing about a client."""
 
 FOR_CLIENTS: Final = ("protected",)

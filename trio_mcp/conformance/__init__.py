@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         check_client as check_client,
         preview_client as preview_client,
     )
+    from trio_mcp.conformance.credentials import Authority as Authority
     from trio_mcp.conformance.engine import check_server as check_server, preview_server as preview_server
     from trio_mcp.conformance.options import (
         CheckOptions as CheckOptions,

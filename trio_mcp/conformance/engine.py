@@ -22,11 +22,13 @@ from trio_mcp.client.targets import Target, target_name
 from trio_mcp.conformance.advice import advice_on
 from trio_mcp.conformance.causes import causes
 from trio_mcp.conformance.commands import command_for
+from trio_mcp.conformance.credentials import credentials_for, refusal_in
 from trio_mcp.conformance.facts import Facts, discover
 from trio_mcp.conformance.judging import Found, Judging, first_broken
 from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.options import ServerCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Ended, Failure, Outcome, Preview, Progress
+from trio_mcp.conformance.plans.moves.authorization import greeting
 from trio_mcp.conformance.plans.moves.catalogue import MOVES, lacking, moves_for
 from trio_mcp.conformance.plans.moves.messages import alive
 from trio_mcp.conformance.plans.moves.model import Move
@@ -754,9 +756,26 @@ class _Opening:
         began = clock.perf_counter()
         try:
             async with self.runner.connected():
-                return await discover(self.runner, **options)
+                facts = await discover(self.runner, **options)
+                await self._meet_second(facts)
+                return facts
         finally:
             self.seconds = clock.perf_counter() - began
+
+    async def _meet_second(self, facts: Facts) -> None:
+        """Make a request with the token of the second user, if there is one.
+
+        Raises:
+            TransportError: If it is refused: then a later refusal would say nothing about two users.
+        """
+        if "b" not in facts.tokens:
+            return
+        step, place = greeting(facts, "b"), len(self.runner.tape.events)
+        sent = await self.runner.talks[0].ask(step.method, step.params, step)
+        await self.runner.until(lambda: sent.over, self.runner.terms.deadline)
+        if not sent.result:
+            refusal = refusal_in(self.runner.tape.events[place:], named="second")
+            raise TransportError(f"the target does not serve {step.method} to the second user{refusal}")
 
     def broken(self, rules: Sequence[Rule]) -> dict[str, Verdict]:
         """Return the first verdict on each rule that the events break."""
@@ -820,7 +839,7 @@ async def check_server(target: Target | WireTarget, **options: Unpack[ServerChec
     command = ""
     if isinstance(target, StdioServerParameters):
         command = shlex.join(without_options([target.command, *target.args]))
-    check = Check(_wire(target), target_name(target), options, command=command)
+    check = Check(_wire(target, options), target_name(target), options, command=command)
     stop = options.get("stop")
     async with background_nursery() as nursery:
         # The scope is inside the nursery: a stop ends only the run, and the report that is returned still has what was
@@ -844,12 +863,14 @@ async def preview_server(target: Target | WireTarget, **options: Unpack[ServerCh
         TransportError, NegotiationError, ValueError, TypeError: As in `check_server`.
     """
     refuse_unknown(preview_server, options, ServerCheckOptions)
-    return await Check(_wire(target), target_name(target), options).preview()
+    return await Check(_wire(target, options), target_name(target), options).preview()
 
 
-def _wire(target: Target | WireTarget) -> OpenWire:
+def _wire(target: Target | WireTarget, options: ServerCheckOptions) -> OpenWire:
     # A failover would hide which of the servers broke a rule, and would reconnect where a check must see the connection
     # end.
     if isinstance(target, (list, tuple, FailoverParameters)):
         raise ValueError("a check needs a single target, but got several: check each target separately")
-    return open_wire_for(target)  # type: ignore[arg-type]
+    tokens = {name: options.get(name) for name in ("auth_a", "auth_b", "auth_elsewhere")}
+    credentials = credentials_for(tokens, options.get("authority"))  # type: ignore[arg-type]
+    return open_wire_for(target, credentials=credentials)  # type: ignore[arg-type]

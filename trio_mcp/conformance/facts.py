@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp.conformance.credentials import KINDS
 from trio_mcp.conformance.members import member_of, object_of
 from trio_mcp.conformance.rules.extension_apps import pages_of
 from trio_mcp.conformance.rules.extension_skills import (
@@ -57,6 +58,7 @@ class Facts:
         skipped: Notes for the user on what is not used, and why.
         supported: The revisions that the server lists as supported; empty if it lists none.
         slow_tools: The names of tools that may be called, but turned out to be slow and are not called again.
+        tokens: The names of the tokens that can be sent; see `trio_mcp.conformance.credentials`.
     """
 
     revision: str
@@ -74,6 +76,7 @@ class Facts:
     skipped: tuple[str, ...] = ()
     supported: tuple[str, ...] = ()
     slow_tools: tuple[str, ...] = ()
+    tokens: frozenset[str] = frozenset()
 
     def without(self, method: str, name: str) -> Facts:
         """Return the facts without a tool, resource or prompt that is too slow to be used repeatedly."""
@@ -136,7 +139,8 @@ class Facts:
         """Return why the server does not meet a need of a move; an empty string if it does.
 
         A need is ``capability:`` followed by a path, ``extension:`` followed by an identifier, ``transport:`` followed
-        by names separated by ``|``, ``process``, or the name of an attribute that must not be empty (``tools``,
+        by names separated by ``|``, ``token:`` followed by the name of a token, ``process``, or the name of an
+        attribute that must not be empty (``tools``,
         ``callable_tools``, ``resources``, ``templates``, ``prompts``, ``paged``, ``pages``, ``skills``,
         ``directories``).
 
@@ -151,12 +155,15 @@ class Facts:
             return "" if declared else f"the server does not declare the extension {name!r}"
         if kind == "transport":
             return "" if self.transport in name.split("|") else f"the rule applies only to the transport {name}"
+        if kind == "token" and name in KINDS:
+            return "" if name in self.tokens else KINDS[name]
         if need == "process":
             missing = "what it uses can only be measured if the kit has started it as a process, on Linux"
             return "" if self.is_measured else missing
         if need not in _LISTED:
             raise ValueError(
-                f"unknown need {need!r}; use capability:…, extension:…, transport:… or one of {', '.join(_LISTED)}"
+                f"unknown need {need!r}; use capability:…, extension:…, transport:…, token:… or one of "
+                f"{', '.join(_LISTED)}"
             )
         return "" if getattr(self, need) else f"the server {_LISTED[need]}"
 
@@ -196,6 +203,7 @@ async def discover(runner: PlanRunner, *, allow_writes: bool = False, tools: Col
         hello.get("instructions"),
         object_of(hello.get("capabilities")),
         supported=tuple(map(str, hello.get("supportedVersions") or ())),
+        tokens=talk.wire.tokens,
     )
     listed: dict[str, dict[str, Any]] = {}
     paged: list[str] = []

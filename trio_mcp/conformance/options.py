@@ -6,8 +6,9 @@ from typing import Annotated, Any, TypedDict
 
 import trio
 
-from trio_mcp._checks import check_choices, check_count, check_flag, check_hook, check_number, check_seconds
+from trio_mcp._checks import check_choices, check_count, check_flag, check_hook, check_kind, check_number, check_seconds
 from trio_mcp._settings import Default
+from trio_mcp.conformance.credentials import Authority
 from trio_mcp.conformance.outcomes import Progress
 from trio_mcp.conformance.rules.model import Rule
 from trio_mcp.types.versions import REVISIONS
@@ -32,6 +33,11 @@ def _check_list(name: str, value: Any) -> None:
     # tool.
     if value is not None and (isinstance(value, str) or not isinstance(value, Collection)):
         raise TypeError(f"{name} must be a list, got {value!r}")
+
+
+def _check_authority(name: str, value: Any) -> None:
+    if value is not None:
+        check_kind(name, value, kind=Authority)
 
 
 class CheckOptions(TypedDict, total=False):
@@ -69,6 +75,12 @@ class ServerCheckOptions(CheckOptions, total=False):
         connect_timeout: Seconds that the handshake may take, including the start of a process.
         allow_writes: Whether to call every tool, not only those that are annotated as read-only.
         tools: The names of further tools that may be called.
+        auth_a: The access token of a user, for a server over Streamable HTTP: all requests have it but those that try
+            whether the server refuses others.
+        auth_b: The access token of a second user, who must not see what is the first one's.
+        auth_elsewhere: An access token of the same authorization server, for another resource.
+        authority: The authorization server of the target, if it makes any token: an `AuthorizationServer` of
+            `trio_mcp.auth.testing`, or an object like it. It makes the tokens of all users.
     """
 
     examples: Annotated[int, Default(200, check_count)]
@@ -77,6 +89,10 @@ class ServerCheckOptions(CheckOptions, total=False):
     connect_timeout: Annotated[float, Default(30.0, check_seconds)]
     allow_writes: Annotated[bool, Default(False, check_flag)]
     tools: Annotated[Collection[str], Default((), _check_list)]
+    auth_a: Annotated[str | None, Default()]
+    auth_b: Annotated[str | None, Default()]
+    auth_elsewhere: Annotated[str | None, Default()]
+    authority: Annotated[Authority | None, Default(None, _check_authority)]
 
 
 class ClientCheckOptions(CheckOptions, total=False):

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from trio_mcp.conformance.facts import Facts
+from trio_mcp.conformance.members import object_of
 from trio_mcp.conformance.rules.model import Rule
 from trio_mcp.conformance.serving.script import Script
 from trio_mcp.conformance.steps import Plan
@@ -93,26 +94,44 @@ class Failure:
 
     @property
     def messages(self) -> int:
-        """The number of messages in the failing example, in both directions; the handshake and the listing don't count.
+        """The number of messages in the failing example, in both directions; handshakes and the listing don't count.
 
         The requests that the kit repeats, to see whether an overdue response was lost, don't count either.
         """
         count, again = 0, False
+        main, hellos = 0, set[tuple[int, Any]]()
         before: Event | None = None
         for event in self.transcript:
             what = event.facts.get("what") if event.kind == "mark" else None
             # All events before the mark are a prologue that does not count: the handshake, the listing, and earlier
             # examples.
             if what == "begin":
-                count = 0
+                count, main = 0, event.connection
             elif what in ("again", "overdue", "repeated"):
                 again = what == "again"
             elif event.kind in ("message", "text") and not again:
                 # The lines of a message that was broken into several follow one another, and count as one.
                 pieces = event.kind == "text" and before is not None and before.kind == "text"
-                count += not (pieces and before is not None and before.sender == event.sender == "server")
+                joined = pieces and before is not None and before.sender == event.sender == "server"
+                count += not (joined or (event.connection != main and _greets(event, hellos)))
             before = event
         return count
+
+
+def _greets(event: Event, hellos: set[tuple[int, Any]]) -> bool:
+    """Return whether a message belongs to the handshake of a connection.
+
+    Args:
+        event: The event of the message.
+        hellos: The connection and the id of each ``initialize`` so far, which is added to.
+    """
+    message = object_of(event.message)
+    key = event.connection, str(message.get("id"))
+    if event.sender == "client":
+        if message.get("method") == "initialize":
+            hellos.add(key)
+        return message.get("method") in ("initialize", "notifications/initialized")
+    return "method" not in message and key in hellos
 
 
 @attrs.frozen

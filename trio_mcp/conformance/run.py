@@ -18,6 +18,7 @@ import trio.testing
 
 from trio_mcp._version import __version__
 from trio_mcp.conformance.answers import capabilities_of, input_responses, response_to, round_of
+from trio_mcp.conformance.credentials import refusal_in
 from trio_mcp.conformance.members import is_refused, member_of, object_of, parsed
 from trio_mcp.conformance.offers import Value, value_at
 from trio_mcp.conformance.rules.history import LISTS, id_key, is_request, is_response
@@ -495,8 +496,9 @@ class PlanRunner:
                 # A process reports why it ended on its standard error, which is another pipe, so the report may still
                 # be on its way.
                 await self.until(lambda: "standard error" in self.last_words(talk), 0.2)
+            refusal = refusal_in(self.tape.events, named="first" if talk.wire.tokens else "")
             raise TransportError(
-                f"the target ended the connection in response to {hello.method}{self.last_words(talk)}"
+                f"the target ended the connection in response to {hello.method}{self.last_words(talk)}{refusal}"
             )
         if not hello.result:
             self.is_refused = _is_error(hello.answer)
@@ -823,6 +825,8 @@ class PlanRunner:
             # The talk is added before the handshake, because only the talks in this list see their events, and so the
             # response.
             self.talks.append(talk)
+            if step.user:
+                talk.wire.act_as(step.user)
             await self._shake_hands(talk)
         # A target need not serve several connections, nor every revision, so the rest of the plan just runs without
         # this connection.
@@ -902,7 +906,7 @@ class PlanRunner:
                 params = {"notifications": {"taskIds": [task_id]}}
             elif step.method == "tasks/update":
                 params["inputResponses"] = {**input_responses(talk.wanted(task_id), "valid"), **step.more}
-            await talk.ask(step.method, params, Ask(step.method, meta=step.meta))
+            await talk.ask(step.method, params, Ask(step.method, headers=step.headers, meta=step.meta))
 
     @_on.register
     async def _(self, step: Follow, talk: Talk) -> None:
@@ -937,7 +941,8 @@ class PlanRunner:
             # A retry declares what the first request declared: with other capabilities it would be another request.
             declared = member_of(sent.message, "params", "_meta", meta.CLIENT_CAPABILITIES)
             changes = {} if declared is None else {meta.CLIENT_CAPABILITIES: declared}
-            await talk.ask(sent.method, params | round_of(sent.result, step.how), Ask(sent.method, meta=changes))
+            again = Ask(sent.method, headers=step.headers, meta=changes)
+            await talk.ask(sent.method, params | round_of(sent.result, step.how), again)
 
     @_on.register
     async def _(self, step: Repeat, talk: Talk) -> None:

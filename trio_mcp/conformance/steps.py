@@ -42,7 +42,11 @@ Headers: TypeAlias = Mapping[str, str | None]
 
 Placeholders are filled in when the step runs: ``{session}`` is the session's id, ``{event}`` is the last event id of
 the session's streams, and ``{other session}`` and ``{other event}`` are those of another connection to the same
-server."""
+server. ``{token NAME}`` is a token; see `trio_mcp.conformance.credentials`.
+
+The pseudo-header ``:path`` (RFC 9113, section 8.3.1) replaces the path. In a path, ``{endpoint}`` is that of the
+endpoint, without a query or a slash at its end, ``{endpoint?}`` is all of it, ready for another parameter of the query,
+and ``{metadata}`` is the path of the resource metadata that the last challenge has named."""
 
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -206,6 +210,7 @@ class OnTask:
         which: The number of the task.
         meta: The differences from the ``_meta`` of a valid request; None removes a key.
         more: Further input responses for ``tasks/update``, which otherwise answers what the task last asked.
+        headers: The differences from the headers of a valid request, over HTTP.
     """
 
     method: str
@@ -213,6 +218,7 @@ class OnTask:
     meta: Mapping[str, Any] = attrs.Factory(dict)
     connection: int = 0
     more: Mapping[str, Any] = attrs.Factory(dict)
+    headers: Headers = attrs.Factory(dict)
 
 
 @attrs.frozen
@@ -235,11 +241,13 @@ class Continue:
 
     Attributes:
         how: ``valid`` answers, ``wrong`` ones, ``none`` at all, or a request ``state`` that was tampered with.
+        headers: The differences from the headers of a valid request, over HTTP.
     """
 
     which: int = 0
     how: Literal["valid", "wrong", "none", "state"] = "valid"
     connection: int = 0
+    headers: Headers = attrs.Factory(dict)
 
 
 @attrs.frozen
@@ -261,10 +269,12 @@ class Open:
     Attributes:
         revision: The revision; None for that of the main connection.
         capabilities: The capabilities that the kit declares as a client; None for the default.
+        user: The name of the token that its requests have, over HTTP; empty for that of the main connection.
     """
 
     revision: str | None = None
     capabilities: Mapping[str, Any] | None = None
+    user: str = ""
 
 
 @attrs.frozen

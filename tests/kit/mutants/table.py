@@ -10,6 +10,7 @@ from tests.kit.mutants import (  # noqa: F401 - they list themselves
     lifecycle,
     messages,
     notices,
+    protected,
     tasks,
 )
 from tests.kit.mutants.model import MUTANTS, Mutant

@@ -48,7 +48,12 @@ async def in_memory(twin: Twin, over: str, name: str = "twin") -> AsyncIterator[
             async with stream_wire(tape, number, "memory", await connect()) as wire:
                 yield wire
 
-        http = http_wire(HttpServerParameters("http://127.0.0.1/mcp"), connect=connect)
+        credentials = getattr(web, "credentials", None)
+        http = http_wire(
+            HttpServerParameters(getattr(web, "url", "http://127.0.0.1/mcp")),
+            connect=connect,
+            credentials=credentials,
+        )
         yield WireTarget(name, http if over == "http" else lines)
 
 

@@ -167,6 +167,15 @@ class AuthorizationServer:
                 return
         raise ValueError("no device with this user code is waiting for approval")
 
+    def make_token(self, **claims: Any) -> str:
+        """Return an access token that no client has asked for, such as one that has expired.
+
+        Args:
+            claims: The claims in place of those that a token of ``user`` has; None removes one. ``aud``, for example,
+                is the server that the token is for.
+        """
+        return self.issued.make(claims)
+
     def claims_of(self, token: str) -> dict[str, Any] | None:
         """Return the claims of an access token; None if it is unknown, expired or revoked."""
         return self.issued.claims_of(token)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from trio_mcp.auth.testing.keys import Keys
@@ -62,6 +64,27 @@ class IssuedTokens:
             )
         return said
 
+    def make(self, changes: Mapping[str, Any]) -> str:
+        """Return a new access token with these claims in place of the usual ones; None removes a claim."""
+        settings = self._settings
+        now = int(settings["clock"]())
+        usual = {
+            "iss": settings["issuer"],
+            "sub": settings["user"],
+            "aud": settings["issuer"],
+            "client_id": "made",
+            "scope": " ".join(settings["scopes"]),
+            "iat": now,
+            "exp": now + settings["lifetime"],
+            "jti": secrets.token_urlsafe(16),
+        }
+        claims = {name: value for name, value in {**usual, **changes}.items() if value is not None}
+        kind = _KINDS[settings["tokens"]]
+        token = secrets.token_urlsafe(32) if kind is None else self._keys.sign(kind, claims)
+        family = Family(str(claims.get("sub")), "made", frozenset(str(claims.get("scope", "")).split()))
+        self._access[token] = AccessToken(family, claims)
+        return token
+
     def exchange(self, token: str, client: KnownClient) -> Family | None:
         """Use up a refresh token; a use after the grace period revokes its whole family, as the token may be stolen.
 
@@ -83,8 +106,10 @@ class IssuedTokens:
     def claims_of(self, token: str) -> dict[str, Any] | None:
         """Return the claims of an access token; None if it is unknown, expired or revoked."""
         found = self._access.get(token)
-        live = found and not (found.revoked or found.family.revoked) and found.claims["exp"] > self._settings["clock"]()
-        return dict(found.claims) if found and live else None
+        if found is None or found.revoked or found.family.revoked:
+            return None
+        # A token that a test has made may lack an expiry.
+        return dict(found.claims) if found.claims.get("exp", math.inf) > self._settings["clock"]() else None
 
     def owner(self, token: str) -> Family | None:
         """Return the family of an access or refresh token; None if the token is unknown."""
@@ -101,7 +126,7 @@ class IssuedTokens:
     def expire(self) -> None:
         """Make this server treat all access tokens as expired; JWTs keep the expiry that was signed."""
         for each in self._access.values():
-            each.claims["exp"] = min(each.claims["exp"], self._settings["clock"]())
+            each.claims["exp"] = min(each.claims.get("exp", math.inf), self._settings["clock"]())
 
     def revoke_all(self) -> None:
         """Revoke all tokens."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from trio_mcp.conformance.rules import (
+    authorization,
     cancellation,
     expected,
     extension_apps,
@@ -66,6 +67,7 @@ MODULES: Final = (
     sign_in_requests,
     sign_in_tokens,
     client_tasks,
+    authorization,
     cancellation,
     expected,
     extension_apps,

@@ -143,6 +143,7 @@ class Exchange:
         response: The event of the response's head, if one came.
         received: The messages in the response's body or on its stream, or the texts in it that are not JSON.
         end: The event that ends the response, if it has ended.
+        document: The body of a response that is not about MCP, such as metadata, if it was a JSON object.
     """
 
     request: Event
@@ -150,6 +151,7 @@ class Exchange:
     response: Event | None = None
     received: list[Event] = attrs.Factory(list)
     end: Event | None = None
+    document: dict[str, Any] | None = None
 
     @property
     def method(self) -> str:
@@ -362,6 +364,9 @@ class Connection:
             return
         if event.kind == "response":
             exchange.response = event
+        elif event.kind == "mark" and event.facts.get("what") == "document":
+            document = event.facts.get("document")
+            exchange.document = document if isinstance(document, dict) else None
         elif event.kind in ("message", "text"):
             (exchange.sent if event.sender == exchange.request.sender else exchange.received).append(event)
         elif event.kind == "end":

@@ -42,7 +42,11 @@ ELSEWHERE: Final = frozenset({401, 407, 408, 429, 502, 503, 504})
 
 def is_clean(exchange: Exchange) -> bool:
     """Return whether a request has no header that would by itself be a reason to refuse it."""
-    headers = exchange.request.headers
+    headers, whose = exchange.request.headers, exchange.request.facts.get("whose", "a")
+    # The token of the first user opened the session; any other may be refused there, with any status. Its own may lack
+    # a scope for the request.
+    if whose != "a" or (exchange.status == 403 and "whose" in exchange.request.facts):
+        return False
     # Without Accept any type will do (RFC 9110, section 12.5.1), so a missing header is read as `*/*`.
     accept = {part.partition(";")[0].strip().lower() for part in headers.get("accept", "*/*").split(",")}
     typed = exchange.method != "POST" or media_type(exchange.request) == "application/json"

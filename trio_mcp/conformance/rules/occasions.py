@@ -76,7 +76,9 @@ def exchanged(*methods: str) -> Occasions[Connection, Exchange]:
             for exchange in connection.exchanges.values() if connection.transport == "http" else ():
                 # An exchange without a response lost its connection, which says nothing about how the server treats
                 # requests of this kind.
-                if exchange.response is not None and (not methods or exchange.method in methods):
+                # A request to another path of the server, such as its metadata's, says nothing about its endpoint.
+                is_wanted = not methods or exchange.method in methods
+                if exchange.response is not None and is_wanted and not exchange.request.facts.get("aside"):
                     yield exchange.response, connection, exchange
 
     return occasions

@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias, cast
 import attrs
 
 __all__ = [
-    "AUTHORIZATION",
     "EXTENSIONS",
     "NOT_OBSERVABLE",
     "REVISIONS",
@@ -40,9 +39,6 @@ NOT_OBSERVABLE = {
     "document, an operator, a model, an intermediary, another transport, a web page.",
 }
 """The reasons why a peer can't observe whether a statement is kept, each under a key that names it."""
-
-AUTHORIZATION = "authorization"
-"""Marks statements about authorization, which the kit does not check."""
 
 UNCHECKED = "unchecked"
 SPECIFICATION = "https://modelcontextprotocol.io/specification"
@@ -99,7 +95,7 @@ class Statement:
         binds: The side that is bound.
         places: Where it is written.
         rules: The ids of the rules that check it.
-        reason: Why no rule checks it: a key of `NOT_OBSERVABLE`, or `AUTHORIZATION`; empty if a peer can observe it.
+        reason: Why no rule checks it: a key of `NOT_OBSERVABLE`; empty if a peer can observe it.
         owns: The rules that other statements name as well, but that take their sentence from this statement.
         since: The first revision of the legacy era that makes the demand; empty if all legacy revisions make it.
     """
@@ -146,7 +142,7 @@ def _read(text: str, name: str) -> Iterator[Statement]:
         if parsed is None or not places or not all(places):
             raise ValueError(f"{name} has a malformed row: {row}")
         status = parsed["status"]
-        reason = status if status in NOT_OBSERVABLE or status == AUTHORIZATION else ""
+        reason = status if status in NOT_OBSERVABLE else ""
         names = [] if reason or status == UNCHECKED else status.split(",")
         yield Statement(
             text=words,

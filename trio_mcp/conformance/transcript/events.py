@@ -15,12 +15,15 @@ Sender: TypeAlias = Literal["client", "server", "kit"]
 Kind: TypeAlias = Literal["open", "message", "text", "request", "response", "end", "close", "mark"]
 """The kind of an event:
 
-* ``open``: a connection was opened; over HTTP, a client appeared, and its exchanges follow. Facts: ``transport``.
+* ``open``: a connection was opened; over HTTP, a client appeared, and its exchanges follow. Facts: ``transport``; if
+  the kit sends tokens, the ``url`` of the endpoint.
 * ``message``: a JSON value arrived or was sent, whether it is a valid message or not; ``message`` contains it. Facts:
   over server-sent events ``event_id``, ``event`` and ``retry`` (in seconds) if the event has them; ``repeated``, the
   keys that ``inputRequests`` has more than once in the text, if there are any.
 * ``text``: bytes that are not JSON; ``text`` contains them.
 * ``request``: an HTTP request was sent. Facts: ``method``, ``path``, ``headers``. Its body is an event of its own.
+  If the kit sends tokens, ``whose`` is the name of the token, empty for none, and None for malformed credentials; and
+  ``aside`` says that the request is for another path than the endpoint's.
 * ``response``: the head of an HTTP response arrived. Facts: ``status``, ``headers``.
 * ``end``: an HTTP response ended. Facts: ``cut`` if it did not end as HTTP requires; ``by`` is who ended it.
 * ``close``: a connection ended. Facts: ``reason``; ``status`` of a process, ``code`` of a WebSocket.
@@ -44,6 +47,7 @@ MARKS = {
     "fetched": "the client requested something other than MCP from the kit's server, at `path`, with `secret` headers",
     "login": "the client had to sign in before what it requested, or requested something for that, at `url`, and got "
     "`status`; `to` says what it is, `sent_form` and `answer` what passed, `redirected_with` where it was led",
+    "document": "the body of the response was a JSON value, `document`, and not a message",
     "unended": "the target has sent `text`, and not ended the line",
     "stderr": "the process wrote `text` to its standard error",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -15,9 +16,11 @@ import h11
 import trio
 
 from trio_mcp._nursery import background_nursery, closing
-from trio_mcp.conformance.members import member_of, object_of, parsed
+from trio_mcp.conformance.credentials import NOWHERE, UNAUTHORIZED, WELL_KNOWN, Credentials, wanted_by
+from trio_mcp.conformance.members import items_of, member_of, object_of, parsed
 from trio_mcp.conformance.rules.history import is_request
 from trio_mcp.conformance.steps import Headers, Http
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.tape import Tape
 from trio_mcp.conformance.wires.events import EventSplitter
 from trio_mcp.conformance.wires.h11_stream import GONE, H11Stream, response_reader
@@ -93,6 +96,8 @@ class _Server:
         authority: The host and the port, for the ``Host`` header.
         headers: The headers to send with each request.
         connect: Opens a connection.
+        url: The URL of its endpoint, without what is secret in it.
+        credentials: The tokens to send; None if there are none.
     """
 
     name: str
@@ -100,6 +105,18 @@ class _Server:
     authority: str
     headers: Mapping[str, str]
     connect: Connect
+    url: str
+    credentials: Credentials | None = None
+
+    def filled(self, text: str) -> str:
+        """Return a text with tokens in place of their names."""
+        return text if self.credentials is None else self.credentials.filled(text)
+
+    def hidden(self, text: str) -> str:
+        """Return a text with names in place of tokens."""
+        if self.credentials is None:
+            return text
+        return self.credentials.hidden(text.encode("latin-1", "replace")).decode("latin-1")
 
 
 @attrs.define(eq=False)
@@ -110,11 +127,13 @@ class _Shared:
         tools: The arguments that each tool requires as headers, by the tool's name.
         sessions: The id of each session, by the number of its wire.
         events: The last event id that each wire received on any stream, by the wire's number.
+        metadata: The path of the resource metadata that the last challenge has named, if it is on the same server.
     """
 
     tools: dict[str, tuple[ParameterHeader, ...]] = attrs.Factory(dict)
     sessions: dict[int, str] = attrs.Factory(dict)
     events: dict[int, str] = attrs.Factory(dict)
+    metadata: str | None = None
 
     def fill_in(self, value: str, number: int) -> str:
         """Fill in the placeholders in a header's value: see `trio_mcp.conformance.steps.Headers`."""
@@ -149,6 +168,8 @@ class _Exchange:
         retry: Seconds to wait before the stream is resumed.
         empty: How many responses in a row, including this one, have had no event.
         answered: Whether the response to the JSON-RPC request has arrived.
+        aside: Whether it goes to another path than that of the endpoint.
+        whose: The name of the token, if there are some.
     """
 
     number: int
@@ -168,6 +189,8 @@ class _Exchange:
     # The response of this exchange counts as empty until its first event arrives.
     empty: int = 1
     answered: bool = False
+    aside: bool = False
+    whose: str | None = "a"
 
     @property
     def waits(self) -> bool:
@@ -190,9 +213,13 @@ class StreamableHttpWire:
 
     def __init__(self, tape: Tape, number: int, revision: str, server: _Server, shared: _Shared) -> None:
         self.number = number
-        self.notes = Notes(tape, number, self.transport)
+        credentials = server.credentials
+        # The endpoint's URL is a fact for the rules of authorization, which compare it with what the metadata says.
+        about: dict[str, Any] = {} if credentials is None else {"hide": credentials.hidden, "url": server.url}
+        self.notes = Notes(tape, number, self.transport, **about)
         self._tape = tape
         self._server = server
+        self._user = "a"
         self._shared = shared
         self._revision = revision
         self._modern = revision in MODERN_REVISIONS
@@ -212,6 +239,40 @@ class StreamableHttpWire:
         return self.notes.is_open
 
     # --- what the caller does -----------------------------------------------------------------------------------------
+
+    @property
+    def tokens(self) -> frozenset[str]:
+        """The names of the tokens that can be sent."""
+        return frozenset() if self._server.credentials is None else self._server.credentials.names
+
+    def act_as(self, user: str) -> None:
+        """Send the token with this name from now on."""
+        self._user = user
+
+    async def learn(self) -> None:
+        """Read in the server's metadata what tokens have to be for, so that an authority can make them."""
+        credentials = self._server.credentials
+        if credentials is None or credentials.is_ready:
+            return
+        # A request without a token is refused with a challenge, which says where the metadata is, and names scopes.
+        challenged = await self._told("POST", [b"{}"], {"Authorization": None})
+        scopes = {scope for event in challenged if event.kind == "response" for scope in wanted_by(event).scopes or ()}
+        resource = self._server.url
+        for path in ("{metadata}", f"{WELL_KNOWN}{{endpoint}}", WELL_KNOWN):
+            told = await self._told("GET", [], UNAUTHORIZED, path=path)
+            document = next((object_of(event.facts["document"]) for event in told if "document" in event.facts), {})
+            if isinstance(document.get("resource"), str):
+                resource = document["resource"]
+                scopes |= set(filter(_is_scope, items_of(document, "scopes_supported")))
+                break
+        credentials.learn(resource, scopes)
+
+    async def _told(self, *request: Any, **more: Any) -> list[Event]:
+        """Make a request, and return the events up to the end of its response."""
+        place = len(self._tape.events)
+        with trio.move_on_after(HEAD_TIMEOUT):
+            await self._start(*request, **more).done.wait()
+        return self._tape.events[place:]
 
     async def send(self, message: Any, *, headers: Headers | None = None) -> None:
         """POST a JSON value."""
@@ -333,7 +394,10 @@ class StreamableHttpWire:
         body = b"".join(pieces)
         message = parsed(body)
         fields = self._fields(method, message, body)
+        path = self._filled_path(headers.get(":path") or path or self._path)
         for name, value in headers.items():
+            if name == ":path":
+                continue
             # Header names are case-insensitive (RFC 9110, section 5.1), so a valid header is replaced even if its name
             # is spelled differently: the server must not see both.
             fields = [(old, kept) for old, kept in fields if old.lower() != name.lower()]
@@ -341,7 +405,10 @@ class StreamableHttpWire:
                 fields.append((name, self._shared.fill_in(value, self.number)))
         self._count += 1
         exchange = _Exchange(self._count, method, message)
-        facts: dict[str, Any] = {"method": method, "path": path or self._path, "headers": fields}
+        facts: dict[str, Any] = {"method": method, "path": path, "headers": fields}
+        if self._server.credentials is not None:
+            facts |= self._whose(fields, path)
+            exchange.aside, exchange.whose = "aside" in facts, facts["whose"]
         # A request may be refused because of its altered headers, so the rules must know which were altered.
         # `Last-Event-ID` is part of every resumption, so it does not count as an alteration.
         if headers and resumes is None:
@@ -357,8 +424,10 @@ class StreamableHttpWire:
         self.notes.event("request", "client", exchange.number, **facts)
         if body:
             self.notes.text("client", body, exchange.number)
-        head = f"{method} {path or self._path} HTTP/1.1\r\n".encode()
-        head += b"".join(_clean(name) + b": " + _clean(value) + b"\r\n" for name, value in fields)
+        # Only here do tokens take the place of their names: whatever is recorded has the names.
+        filled = self._server.filled
+        head = f"{method} {filled(path)} HTTP/1.1\r\n".encode()
+        head += b"".join(_clean(name) + b": " + _clean(filled(value)) + b"\r\n" for name, value in fields)
         # A single piece is written together with the head, as clients do; several pieces are written separately.
         first = [head + b"\r\n" + pieces[0]] if len(pieces) == 1 else [head + b"\r\n", *pieces]
         # The exchange is added to the table before its task runs, because a `cancel` or `stop` that comes first has to
@@ -369,6 +438,8 @@ class StreamableHttpWire:
 
     def _fields(self, method: str, message: Any, body: bytes) -> list[tuple[str, str]]:
         fields = [("Host", self._server.authority), *self._server.headers.items()]
+        if self._server.credentials is not None:
+            fields.append(("Authorization", f"Bearer {{token {self._user}}}"))
         if method == "POST":
             # The server chooses between JSON and a stream, and may refuse a client that does not accept both
             # (2025-11-25, Sending Messages to the Server).
@@ -408,6 +479,24 @@ class StreamableHttpWire:
             if method == "tools/call" and isinstance(name, str) and name in self._shared.tools:
                 fields += parameter_values(params.get("arguments"), self._shared.tools[name]).items()
         return fields
+
+    def _filled_path(self, path: str) -> str:
+        if "{" in path:
+            sign = "&" if "?" in self._path else "?"
+            endpoint = self._path.partition("?")[0].rstrip("/")
+            path = path.replace("{endpoint?}", f"{self._path}{sign}").replace("{endpoint}", endpoint)
+            path = path.replace("{metadata}", self._shared.metadata or NOWHERE)
+        return path
+
+    def _whose(self, fields: Sequence[tuple[str, str]], path: str) -> dict[str, Any]:
+        """Return the facts about a request's token: its name, and whether the request goes beside the endpoint."""
+        sent = next((value for name, value in fields if name.lower() == "authorization"), "")
+        found = re.fullmatch(r"Bearer \{token ([a-z]+)\}", sent)
+        # None is for a field that is malformed.
+        facts: dict[str, Any] = {"whose": found[1] if found else None if sent else ""}
+        if path.partition("?")[0] != self._path.partition("?")[0]:
+            facts["aside"] = True
+        return facts
 
     async def _give_up(self, exchange: _Exchange, how: str) -> None:
         if not exchange.done.is_set():
@@ -587,13 +676,29 @@ class StreamableHttpWire:
         """Note the head of a response; return whether an event stream follows."""
         # Latin-1 has a character for each byte, so decoding a header can't fail. The spelling of the names is kept,
         # because the transcript shows it.
-        fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw_items()]
+        raw = response.headers.raw_items()
+        fields = [(name.decode("latin-1"), self._server.hidden(value.decode("latin-1"))) for name, value in raw]
         exchange.status = response.status_code
-        self.notes.event("response", "server", exchange.number, status=exchange.status, headers=fields)
+        noted = self.notes.event("response", "server", exchange.number, status=exchange.status, headers=fields)
+        if exchange.status in (401, 403) and self._server.credentials is not None:
+            self._take_challenge(noted, self._server.credentials)
         headers = {name.lower(): value for name, value in fields}
         exchange.session = headers.get(SESSION_ID.lower())
         exchange.begun.set()
         return headers.get("content-type", "").partition(";")[0].strip().lower() == EVENTS
+
+    def _take_challenge(self, response: Event, credentials: Credentials) -> None:
+        wanted = wanted_by(response)
+        if response.facts["status"] == 403:
+            credentials.challenge(wanted.scopes or ())
+        try:
+            parts, own = urlsplit(wanted.metadata or ""), urlsplit(self._server.url)
+        except ValueError:  # such as a bracket that is not closed
+            parts, own = urlsplit(""), urlsplit(self._server.url)
+        # The kit's requests go to the server under test only, whatever a challenge names.
+        is_here = (parts.scheme, parts.netloc.lower()) == (own.scheme, own.netloc.lower())
+        path = parts._replace(scheme="", netloc="", fragment="").geturl()
+        self._shared.metadata = path if is_here and re.fullmatch(r"/[!-~]*", path) else None
 
     def _take_event(self, exchange: _Exchange, data: bytes, facts: dict[str, Any]) -> None:
         if facts.get("event_id"):
@@ -604,6 +709,12 @@ class StreamableHttpWire:
         self._take(exchange, data, **facts)
 
     def _take(self, exchange: _Exchange, data: bytes, **facts: Any) -> None:
+        # A layer that refuses tokens need not know MCP, and may respond with an error of OAuth.
+        refuses = exchange.status in (401, 403) or (exchange.status == 400 and exchange.whose != "a")
+        is_foreign = refuses and self._server.credentials is not None and "jsonrpc" not in object_of(parsed(data))
+        if exchange.aside or is_foreign:
+            self.notes.document(data, exchange.number)
+            return
         message = self.notes.text("server", data, exchange.number, **facts).message
         if not isinstance(message, dict):
             return
@@ -676,7 +787,11 @@ class SseWire(StreamableHttpWire):
 
 
 def http_wire(
-    parameters: HttpServerParameters, *, connect: Connect | None = None, ssl_context: ssl.SSLContext | None = None
+    parameters: HttpServerParameters,
+    *,
+    connect: Connect | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    credentials: Credentials | None = None,
 ) -> OpenWire:
     """Return a function that opens wires to a server over Streamable HTTP or HTTP+SSE.
 
@@ -684,8 +799,9 @@ def http_wire(
         parameters: Where the server is, and the headers to send with each request.
         connect: Opens each connection, instead of the network, for servers in memory.
         ssl_context: How to check the server's certificate.
+        credentials: The tokens to send; None for no token but one in the headers.
     """
-    server = _server(parameters, connect, ssl_context)
+    server = _server(parameters, connect, ssl_context, credentials)
     # All wires to this server share one `_Shared`, because a step may use the session of another connection, and call
     # tools that another connection has listed.
     shared = _Shared()
@@ -699,6 +815,7 @@ def http_wire(
         # The wire closes its connections only after its tasks have ended: until then, each exchange may leave an idle
         # connection.
         async with closing(wire.close), background_nursery(wire.leave) as wire.nursery:
+            await wire.learn()
             if isinstance(wire, SseWire):
                 await wire.open()
             yield wire
@@ -706,20 +823,32 @@ def http_wire(
     return opened
 
 
-def _server(parameters: HttpServerParameters, connect: Connect | None, ssl_context: ssl.SSLContext | None) -> _Server:
+def _server(
+    parameters: HttpServerParameters,
+    connect: Connect | None,
+    ssl_context: ssl.SSLContext | None,
+    credentials: Credentials | None,
+) -> _Server:
     address, path = web_address(parameters.url)
+    scheme = parameters.url.partition(":")[0].lower()
     return _Server(
         name=address.url,
         path=path,
         authority=address.place,
         headers=parameters.headers,
         connect=connect or partial(open_socket, address, ssl_context, https_compatible=True),
+        url=f"{scheme}://{address.place}{path.partition('?')[0]}",
+        credentials=credentials,
     )
 
 
 def _asks(message: Any, request_id: Any) -> bool:
     """Return whether a message is the request with this id; 1, "1" and true are different ids."""
     return is_request(message) and message["id"] == request_id and type(message["id"]) is type(request_id)
+
+
+def _is_scope(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[!#-\[\]-~]+", value) is not None
 
 
 def _clean(text: str) -> bytes:

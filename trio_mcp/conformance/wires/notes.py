@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from trio_mcp.conformance.members import parsed
 from trio_mcp.conformance.transcript.events import Event, Sender
 from trio_mcp.conformance.transcript.tape import Tape
 
@@ -75,8 +76,11 @@ class Notes:
         is_open: Whether the connection is open, that is, its end has not been noted yet.
     """
 
-    def __init__(self, tape: Tape, number: int, transport: str, **facts: Any) -> None:
+    def __init__(
+        self, tape: Tape, number: int, transport: str, *, hide: Callable[[bytes], bytes] | None = None, **facts: Any
+    ) -> None:
         self.is_open = True
+        self._hide = hide
         self._tape = tape
         self._number = number
         self._unasked = 0
@@ -88,6 +92,8 @@ class Notes:
         # they arrived.
         if sender == "client":
             self._tape.traffic += len(text)
+        elif self._hide is not None:
+            text = self._hide(text)
         try:
             # The text is decoded first, because from bytes `loads` would accept UTF-16 as well. `_refuse` rejects
             # Python's NaN and Infinity, which are not JSON.
@@ -107,6 +113,12 @@ class Notes:
     def event(self, kind: Any, sender: Sender, exchange: int, **facts: Any) -> Event:
         """Record an event of an HTTP exchange that is not a message: its request, its response or its end."""
         return self._tape.note(kind, sender, connection=self._number, exchange=exchange, **facts)
+
+    def document(self, body: bytes, exchange: int) -> None:
+        """Record the body of a response that is not about MCP, such as metadata; nothing if it is not JSON."""
+        value = parsed(body if self._hide is None else self._hide(body))
+        if value is not None:
+            self._tape.note("mark", "kit", connection=self._number, exchange=exchange, what="document", document=value)
 
     def mark(self, what: str, **facts: Any) -> None:
         """Record a mark, a remark of the kit's own; see `trio_mcp.conformance.transcript.events.MARKS`."""

@@ -7,6 +7,7 @@ import ssl
 import attrs
 
 from trio_mcp.client.targets import SCHEMES, Servable, SingleTarget
+from trio_mcp.conformance.credentials import Credentials
 from trio_mcp.conformance.wires.http import http_wire
 from trio_mcp.conformance.wires.lines import memory_wire, process_wire, socket_wire
 from trio_mcp.conformance.wires.links import link_wire
@@ -31,17 +32,26 @@ class WireTarget:
     open_wire: OpenWire
 
 
-def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
+def open_wire_for(
+    target: SingleTarget | WireTarget,
+    *,
+    ssl_context: ssl.SSLContext | None = None,
+    credentials: Credentials | None = None,
+) -> OpenWire:
     """Return a function that opens wires to a target.
 
     Args:
         target: A single target of a `Client`, without alternatives for failover, or a `WireTarget`.
         ssl_context: How to check the server's certificate.
+        credentials: The tokens to send; None for no token but one in the headers.
 
     Raises:
         TypeError: If ``target`` is not a target.
-        ValueError: If ``target`` is a URL with a scheme for which there is no transport.
+        ValueError: If ``target`` is a URL with a scheme for which there is no transport, or if there are tokens for a
+            target that is not reached over Streamable HTTP, or whose headers have one already.
     """
+    if credentials is not None:
+        return http_wire(_protected(target), ssl_context=ssl_context, credentials=credentials)
     if isinstance(target, WireTarget):
         return target.open_wire
     if isinstance(target, StdioServerParameters):
@@ -60,6 +70,16 @@ def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLCont
         "a target must be a URL, HttpServerParameters, StdioServerParameters, a Server, or a callable that returns an "
         f"async context manager yielding a Link; got {type(target).__name__}"
     )
+
+
+def _protected(target: SingleTarget | WireTarget) -> HttpServerParameters:
+    if isinstance(target, str) and target.partition(":")[0].lower() in ("http", "https"):
+        return HttpServerParameters(target)
+    if not isinstance(target, HttpServerParameters) or target.kind != "http":
+        raise ValueError("tokens are for a server at an http: or https: URL: authorization is defined there only")
+    if any(name.lower() == "authorization" for name in target.headers):
+        raise ValueError("the target's headers have an Authorization already: leave it out, or the tokens")
+    return target
 
 
 def _by_url(url: str, ssl_context: ssl.SSLContext | None) -> OpenWire:

@@ -42,6 +42,14 @@ class Wire(Protocol):
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers = ...) -> None:
         """Send texts as they are, each framed as a message of the transport, or not framed at all."""
 
+    @property
+    def tokens(self) -> frozenset[str]:
+        """The names of the tokens that can be sent over the wire; see `trio_mcp.conformance.credentials`."""
+        ...
+
+    def act_as(self, user: str) -> None:
+        """Over HTTP, send the token with this name from now on; over other transports, do nothing."""
+
     async def http(self, step: Http) -> None:
         """Make an HTTP request; over other transports, do nothing."""
 
@@ -76,6 +84,14 @@ class MessageWire:
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send texts as they are."""
         raise NotImplementedError
+
+    @property
+    def tokens(self) -> frozenset[str]:
+        """No tokens: authorization is defined for HTTP only."""
+        return frozenset()
+
+    def act_as(self, user: str) -> None:
+        """Do nothing, because the transport has no tokens."""
 
     async def http(self, step: Http) -> None:
         """Do nothing, because the transport is not HTTP."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from trio_mcp.conformance.facts import Facts
 from trio_mcp.conformance.plans.moves import (
+    authorization,
     calls,
     cancellations,
     expected,
@@ -27,6 +28,7 @@ __all__ = ["MOVES", "lacking", "moves_for"]
 
 
 MODULES: Final = (
+    authorization,
     calls,
     cancellations,
     expected,
