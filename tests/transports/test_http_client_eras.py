@@ -89,19 +89,34 @@ async def test_a_legacy_server_is_remembered_by_its_origin(refused: Any) -> None
 
 
 @pytest.mark.legacy
-async def test_a_legacy_server_that_has_become_modern_is_noticed() -> None:
-    """What is remembered is a hint: a modern refusal of the handshake corrects it."""
+@pytest.mark.parametrize(
+    "refusal",
+    [error_of(-32022, data={"supported": ["2026-07-28"]}), error_of(-32601)],
+    ids=["naming its revisions", "as an unknown method"],
+)
+async def test_a_legacy_server_that_has_become_modern_is_noticed(refusal: Any) -> None:
+    """What is remembered is a hint: a refusal of the handshake corrects it."""
     async with serving() as server:
         async with Client(server.url):
             pass
         server.handlers["server/discover"] = discovered
-        server.handlers["initialize"] = plain(400, error_of(-32022, data={"supported": ["2026-07-28"]}))
+        server.handlers["initialize"] = plain(400, refusal)
         async with Client(server.url) as client:
             assert client.protocol_version == "2026-07-28"
         server.asked.clear()
         async with Client(server.url):
             pass
     assert server.methods() == ["server/discover"]
+
+
+@pytest.mark.legacy
+async def test_a_remembered_legacy_server_that_refuses_the_handshake_is_not_taken_for_a_modern_one() -> None:
+    async with serving() as server:
+        async with Client(server.url):
+            pass
+        server.handlers["initialize"] = plain(400, error_of(-32000))
+        with pytest.raises(McpError, match="-32000"):
+            await connect(server.url)
 
 
 @pytest.mark.legacy

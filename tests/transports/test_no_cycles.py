@@ -23,7 +23,7 @@ def adder() -> Server:
 
     @server.tool
     async def add(a: int, b: int) -> int:
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         return a + b
 
     @server.tool

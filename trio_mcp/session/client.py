@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NoReturn
 
 import trio
@@ -220,9 +220,14 @@ class ClientSession(BaseSession):
         except McpError as exc:
             # The probe may have timed out although the server is modern. In that case the error lists a modern
             # revision, and the client sends `server/discover` again.
-            if (named := supported_by(exc)) is None or modern_choice(named) is None:
+            if (named := supported_by(exc)) is not None and modern_choice(named) is not None:
+                return await self.discover(timeout=timeout)
+            if not handshake_first:
                 raise
-        return await self.discover(timeout=timeout)
+            # The server may have been a legacy one, and be modern now without saying so.
+            with suppress(McpError, HttpError):
+                return await self.discover(timeout=timeout)
+            raise
 
     async def _probe(self, revision: str, timeout: Limit) -> tuple[list[str], ServerDeclaration | None]:
         params = self._modern_era(revision).request_params(None)
