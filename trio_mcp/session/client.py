@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
 import trio
@@ -219,15 +219,18 @@ class ClientSession(BaseSession):
             return await self.initialize(timeout=timeout)
         except McpError as exc:
             # The probe may have timed out although the server is modern. In that case the error lists a modern
-            # revision, and the client sends `server/discover` again.
-            if (named := supported_by(exc)) is not None and modern_choice(named) is not None:
-                return await self.discover(timeout=timeout)
-            if not handshake_first:
+            # revision, and the client sends `server/discover` again. A server that was a legacy one may be modern now
+            # without saying so.
+            refusal, named = exc, supported_by(exc)
+        says_modern = named is not None and modern_choice(named) is not None
+        if not (says_modern or handshake_first):
+            raise refusal
+        try:
+            return await self.discover(timeout=timeout)
+        except (McpError, HttpError):
+            if says_modern:
                 raise
-            # The server may have been a legacy one, and be modern now without saying so.
-            with suppress(McpError, HttpError):
-                return await self.discover(timeout=timeout)
-            raise
+        raise refusal
 
     async def _probe(self, revision: str, timeout: Limit) -> tuple[list[str], ServerDeclaration | None]:
         params = self._modern_era(revision).request_params(None)

@@ -213,6 +213,7 @@ async def run_handler(
     watched = options.watched
     started = trio.current_time() if watched else 0.0
     failure: Exception | None = None
+    cancelled: BaseException | None = None
     try:
         try:
             # A request may be cancelled before its handler begins; a handler that never waits would not notice the
@@ -235,22 +236,20 @@ async def run_handler(
             cancelled, failures = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(failures, ExceptionGroup):
                 raise
-            if incoming.cancelled:
-                logger.error("the handler of %r failed", context.method, exc_info=failures)
-            else:  # the handler has cancelled its own scope
-                await answer(incoming, hooks.error_for(failures, context))
-            raise cancelled from None
+            failure = failures
         if failure is None:
             return
         if not incoming.cancelled:
             await answer(incoming, hooks.error_for(failure, context))
         elif not isinstance(failure, McpError):  # an McpError stands for a response, which the peer no longer wants
             logger.error("the handler of %r failed after it was cancelled", context.method, exc_info=failure)
+        if cancelled is not None:
+            raise cancelled
     finally:
         if watched:
             outcome = ("ok" if failure is None else "error") if incoming.answered else "cancelled"
             options.record(context.method, "in", trio.current_time() - started, outcome)  # type: ignore[arg-type]
-        failure = None  # its traceback refers to this frame, and a cycle would stay until the collector runs
+        failure = cancelled = None  # their tracebacks refer to this frame: a cycle would stay until the collector runs
 
 
 class Handlers:

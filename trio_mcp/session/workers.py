@@ -84,7 +84,7 @@ class Worker:
         """Run the handler of the first request, then those that `wake` gives; end if there are enough idle workers."""
         task = self._task = trio.lowlevel.current_task()
         idle, idle_context = self._workers.idle, contextvars.copy_context()
-        while True:
+        while True:  # noqa: ASYNC913 - each round runs a handler, or waits for one
             with self._scope:
                 while not self._spent:
                     if self._context is None:
