@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sqlite3
@@ -69,7 +70,7 @@ def test_a_file_that_is_locked(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inspection, "PATIENCE", 0.1)
-    with sqlite3.connect(place, isolation_level=None) as other:
+    with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert main(["stores", str(place)]) == FAILED
         other.execute("ROLLBACK")
