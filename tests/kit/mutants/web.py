@@ -30,6 +30,8 @@ from tests.kit.mutants.server import (
 )
 
 JSON = {"Content-Type": "application/json"}
+ASKING = ("tools/call", "tasks/result")
+"""The methods of requests on whose streams questions may come first."""
 EVENTS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 STATUSES: dict[bool, dict[Any, int]] = {
     False: {-32700: 400, -32600: 400},
@@ -409,7 +411,7 @@ class Web:
             life.session.receive(body)
             return self.accepted()
         stream = life.stream()
-        streams = isinstance(message, dict) and message.get("method") == "tools/call" and is_id(message.get("id"))
+        streams = isinstance(message, dict) and message.get("method") in ASKING and is_id(message.get("id"))
         if streams:
             for _ in self.prime(life):
                 stream.put(None)

@@ -53,7 +53,7 @@ DEAR, SPACE = 0.05, 10
 EXPLORING: Final = "call-tool"
 """The move without which nothing is explored: there are no tools, or the rules are not about them."""
 
-EARLY, LATER = 4, 2
+EARLY, LATER = 8, 2
 """One plan in so many explores what no call has reached, while moves wait for their first plan, and afterwards
 (arbitrary)."""
 
