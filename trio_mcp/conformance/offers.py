@@ -67,7 +67,7 @@ class Offer:
     """A value in a result.
 
     Attributes:
-        place: Where it is.
+        place: The path that leads to it.
         value: The value.
         is_secret: Whether it may be one, and so must only get to where it is masked, too.
     """
