@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dis
 import inspect
+import itertools
 import random
 import signal
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -26,6 +30,7 @@ from trio_mcp import (
     LocalProtocolError,
     McpError,
     RequestTimeout,
+    Server,
     SessionClosed,
     TransportError,
 )
@@ -406,6 +411,67 @@ def test_it_ends_wherever_it_is_interrupted(error: type[BaseException]) -> None:
     for _ in range(60):
         with contextlib.suppress(error), stopped_after(rng.uniform(0.001, 0.04), error):
             use(make_server())
+
+
+@in_finalizers
+def test_it_ends_whichever_call_is_interrupted() -> None:
+    """Also one of the standard library: `Thread.start` that is interrupted may leave a thread that never starts."""
+    server, call, is_struck = make_server(), 0, True
+    while is_struck:
+        call += 1
+        with contextlib.suppress(KeyboardInterrupt), struck_after(call) as struck:
+            add(server)
+        is_struck = bool(struck)
+        assert threads_left() == [], f"struck after {struck}"
+    assert call > 50
+
+
+def add(server: Server) -> None:
+    with Client(server) as client:
+        client.call_tool("add", {"a": 1, "b": 2})
+
+
+LOOKS = {dis.opmap[name] for name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME") if name in dis.opmap}
+"""The instructions after which Python looks for signals, but for jumps."""
+
+
+@contextlib.contextmanager
+def struck_after(call: int) -> Iterator[list[str]]:
+    """Raise `KeyboardInterrupt` after a call of the main thread, once a portal starts; yield the place."""
+    struck, calls, started = list[str](), itertools.count(1), list[bool]()
+    latest: dict[FrameType, int] = {}
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        frame.f_trace_opcodes = True
+        if frame.f_code is Portal.start.__code__:
+            started.append(True)
+        if frame.f_code is weakref.finalize.__call__.__code__:  # Python drops what strikes there
+            started.clear()
+        if started and event == "opcode":
+            if latest.get(frame) in LOOKS and next(calls) == call:
+                struck.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+                raise KeyboardInterrupt
+            latest[frame] = frame.f_code.co_code[frame.f_lasti]
+        elif event == "return":
+            latest.pop(frame, None)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield struck
+    finally:
+        sys.settrace(before)
+        latest.clear()
+
+
+def threads_left() -> list[str]:
+    """Return the threads of clients that don't end."""
+    for each in [each for each in threading.enumerate() if each.name.startswith("Trio of")]:
+        deadline = time.monotonic() + 10
+        while each in threading.enumerate() and time.monotonic() < deadline:
+            time.sleep(0.001)
+    return [each.name for each in threading.enumerate() if each.name.startswith("Trio of")]
 
 
 def test_it_ends_with_a_timeout_wherever_it_strikes() -> None:

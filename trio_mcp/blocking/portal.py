@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import contextvars
 import os
@@ -119,7 +120,9 @@ class Portal:
         self._whole: _Call[None] | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._ending = False  # set before anything is asked of the thread, which may not have come so far to hear it
-        self._launched = threading.Event()
+        self._started = False
+        self._launched = threading.Lock()  # held until the thread was started, or could not be
+        self._launched.acquire()
         self._ready = threading.Lock()  # held until the resource was entered, or could not be
         self._ready.acquire()
         # Those of Trio are few, and it needs them itself, to look up the names of hosts, for example.
@@ -140,19 +143,31 @@ class Portal:
         self._check_caller()
         if self._thread is not None:
             raise LocalProtocolError(f"a {self._owner} can be entered only once; make another one")
-        _end_with_the_program(self)
         self._whole = _Call(partial(self._serve, resource))
-        self._thread = threading.Thread(target=self._live, args=(self._whole,), name=f"Trio of a {self._owner}")
+        self._thread = threading.Thread(target=trio.run, args=(self._whole.run,), name=f"Trio of a {self._owner}")
         try:
-            self._thread.start()
+            # If Ctrl-C strikes in Thread.start, the thread may wait for ever, or never come to be and yet be listed.
+            _thread.start_new_thread(self._launch, (self._thread, self._whole))
             self._ready.acquire()
         except BaseException:  # Ctrl-C
             self._cancel()
             self._join()
             raise
         if self._calls is None:
-            self._thread.join()
+            self._join()
             self._whole.result()
+
+    def _launch(self, thread: threading.Thread, whole: _Call[None]) -> None:
+        """Start the thread; called in another one, which Ctrl-C does not strike."""
+        try:
+            _end_with_the_program(self)
+            thread.start()
+            self._started = True
+        except RuntimeError as exc:  # there are too many threads, or the interpreter ends
+            whole.finish(exc)
+            self._ready.release()
+        finally:
+            self._launched.release()
 
     def stop(self, *, failed: bool = False) -> None:
         """Leave the resource, and wait for the end of the thread.
@@ -183,7 +198,7 @@ class Portal:
     def _join(self) -> None:
         assert self._thread is not None
         # Ctrl-C may have struck while the thread was being started; if it starts later, it ends at once.
-        if not self._launched.wait(START):
+        if not self._started and not (self._launched.acquire(timeout=START) and self._started):
             return
         try:
             self._thread.join()
@@ -195,10 +210,6 @@ class Portal:
     def _cancel(self) -> None:
         self._ending = True
         self._soon(partial(self._scope.cancel, "interrupted"))
-
-    def _live(self, whole: _Call[None]) -> None:
-        self._launched.set()
-        trio.run(whole.run)
 
     async def _serve(self, resource: AbstractAsyncContextManager[Any]) -> None:
         self._token = trio.lowlevel.current_trio_token()
