@@ -571,12 +571,16 @@ class ReplaysAcrossSessions(Protected):
     """
 
     def event_id(self, stream: Stream, index: int) -> str | None:
-        self.twin.tasks.setdefault("streams", {})[str(id(stream))] = stream
-        return f"{id(stream)}-{index}" if stream.number else None
+        # Numbers, not addresses: an address may be used again, and would differ from run to run.
+        streams = self.twin.tasks.setdefault("streams", [])
+        if stream not in streams:
+            streams.append(stream)
+        return f"{streams.index(stream)}-{index}" if stream.number else None
 
     def get(self, head: Head) -> Answer:
         number, _, index = head.headers.get("last-event-id", "").partition("-")
-        stream = self.twin.tasks.get("streams", {}).get(number)
+        streams = self.twin.tasks.get("streams", [])
+        stream = streams[int(number)] if number.isdecimal() and int(number) < len(streams) else None
         if stream is None or not index.isdecimal() or isinstance(life := self.check_legacy(head), Answer):
             return super().get(head)
         return self.replay(life, stream, int(index) + 1)
