@@ -12,6 +12,7 @@ import trio
 from tests.kit.mutants import careless, task_client  # noqa: F401
 from tests.kit.mutants.client import Client, HttpClient, run
 from tests.kit.mutants.clients import CLIENTS
+from tests.kit.mutants.issuers import ISSUERS
 from tests.kit.mutants.server import LEGACY, MODERN, Twin
 from tests.kit.mutants.sign_in import SIGN_INS
 from tests.kit.mutants.table import MUTANTS, Mutant
@@ -152,6 +153,6 @@ async def test_a_healthy_client_breaks_nothing(client: type[Client], autojump_cl
 
 
 def test_each_rule_has_a_mutant_or_a_reason() -> None:
-    tested = {mutant.rule for mutant in (*MUTANTS.values(), *CLIENTS.values(), *SIGN_INS.values())}
+    tested = {mutant.rule for mutant in (*MUTANTS.values(), *CLIENTS.values(), *SIGN_INS.values(), *ISSUERS.values())}
     assert tested <= RULES.keys()
     assert RULES.keys() - tested == UNTESTED.keys()

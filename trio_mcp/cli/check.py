@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import time as clock
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,16 +19,18 @@ from trio_mcp._secrets import mask_words
 from trio_mcp._settings import completed
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.reporting import check_writable, until_interrupted, until_stopped, write_text
-from trio_mcp.cli.settings import FOR_CLIENTS, FOR_SERVERS, add_settings, is_given
+from trio_mcp.cli.settings import FOR_CLIENTS, FOR_ISSUERS, FOR_SERVERS, NOT_FOR_ISSUERS, add_settings, is_given
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import clean, clean_line
 from trio_mcp.cli.tokens import authority_at, with_tokens
 from trio_mcp.errors import TrioMcpError
+from trio_mcp.http.client.parameters import HttpServerParameters
 
 if TYPE_CHECKING:
     # At run time, these modules are imported only where they are used, because they need an extra.
     from trio_mcp.conformance.outcomes import CheckReport, Preview, Progress
+    from trio_mcp.conformance.rules.model import Rule
 
 T = TypeVar("T")
 
@@ -64,8 +66,9 @@ def run(options: argparse.Namespace) -> int:
     # On a machine so busy that even the imports are slow, the check is shortened, because users rely on the time that
     # they set. The delay is doubled, because starting and ending the interpreter takes about as long as the imports.
     late = max(0.0, 2 * (clock.perf_counter() - began) - STARTING)
-    seconds = settings["time"]
-    settings |= {"time": max(seconds - late, seconds / 2), "baseline": baseline}
+    if (seconds := settings.get("time")) is not None:
+        settings["time"] = max(seconds - late, seconds / 2)
+    settings["baseline"] = baseline
     with runnable():
         report, interruption = trio.run(_checked, check, settings)
     report = attrs.evolve(report.knowing(baseline), target=shown_name(options) or report.target)
@@ -132,13 +135,20 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
     from trio_mcp.conformance.credentials import credentials_for
     from trio_mcp.conformance.engine import check_server, preview_server
     from trio_mcp.conformance.options import ClientCheckOptions, ServerCheckOptions
-    from trio_mcp.conformance.rules.catalogue import select
+    from trio_mcp.conformance.rules.catalogue import SIDES, select
 
     patterns = [each.strip() for words in options.rules or ["*"] for each in words.split(",") if each.strip()]
+    side = "issuer" if options.issuers else "client" if options.client else "server"
     try:
-        rules = select(patterns, *(("client",) if options.client else ("server", "transport")))
+        rules = select(patterns, *SIDES[side])
     except ValueError as exc:
         raise Exit(str(exc)) from None
+    if side == "issuer":
+        return _for_issuers(options, rules)
+    for name in FOR_ISSUERS:
+        if is_given(options, name):
+            option = f"--{name.replace('_', '-')}"
+            raise Exit(f"{option} is for checks of authorization servers: check --issuers {option} URL")
     kind = ClientCheckOptions if options.client else ServerCheckOptions
     given = {name: getattr(options, name) for name in ("revisions", "examples", "time", "seed", "rate")}
     given |= {"deadline": options.timeout, "rules": [rule.id for rule in rules]}
@@ -169,6 +179,24 @@ def _prepared(options: argparse.Namespace) -> tuple[Callable[..., Any], Callable
         raise Exit(str(exc).replace("auth_", "--auth-"), hint=False) from None
     port = options.auth_server
     return partial(_with, port, check_server, target), partial(_with, port, preview_server, target), settings
+
+
+def _for_issuers(
+    options: argparse.Namespace, rules: Sequence[Rule]
+) -> tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]:
+    from trio_mcp.conformance.issuers import check_issuers
+
+    for name in NOT_FOR_ISSUERS:
+        if is_given(options, name):
+            shown = "revision" if name == "revisions" else name.replace("_", "-")
+            raise Exit(f"--{shown} says nothing about authorization servers (--issuers)")
+    if options.client_id is not None and not options.sign_in:
+        raise Exit("--client-id is used only to sign in: add --sign-in")
+    target = None if options.target is None else target_of(options)
+    if not isinstance(target, HttpServerParameters):
+        raise Exit("--issuers needs the http: or https: URL of a protected server, which names them")
+    settings = {"rules": [rule.id for rule in rules], "sign_in": options.sign_in, "client_id": options.client_id}
+    return partial(check_issuers, target.url), check_issuers, settings
 
 
 async def _with(port: int | None, function: Callable[..., Awaitable[T]], target: Any, **settings: Any) -> T:

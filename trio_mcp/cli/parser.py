@@ -293,6 +293,17 @@ CHECKING = (
         help="with --client: make the client sign in, and check the rules for authorization, too",
     ),
     Argument(
+        "--issuers",
+        action="store_true",
+        help="check the authorization servers that the server at TARGET names, instead of the server",
+    ),
+    Argument(
+        "--sign-in",
+        action="store_true",
+        help="with --issuers: register a client, sign in several times, and try what must be refused",
+    ),
+    Argument("--client-id", metavar="ID", help="with --sign-in: the id of a client that was registered"),
+    Argument(
         "--snapshot",
         metavar="FILE",
         help="instead of checking by rules, compare what the server offers with what `trio-mcp snapshot` has printed",
@@ -568,6 +579,7 @@ COMMANDS = {
             "trio-mcp check server.py --time 5m --report report.html",
             "trio-mcp check server.py --snapshot surface.json",
             "trio-mcp check --client -- python client.py",
+            "trio-mcp check --issuers --sign-in https://host.example/mcp",
         ),
         has_target=True,
         own_client=True,

@@ -12,7 +12,15 @@ from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.parser import COMMANDS, Argument
 
-__all__ = ["FOR_CLIENTS", "FOR_RULES", "FOR_SERVERS", "add_settings", "is_given"]
+__all__ = [
+    "FOR_CLIENTS",
+    "FOR_ISSUERS",
+    "FOR_RULES",
+    "FOR_SERVERS",
+    "NOT_FOR_ISSUERS",
+    "add_settings",
+    "is_given",
+]
 
 PLACES: Final = (("trio-mcp.toml", ("check",)), ("pyproject.toml", ("tool", "trio-mcp", "check")))
 """Each file, and the table in it; the first that has its table is read."""
@@ -23,6 +31,7 @@ MAX_FILE: Final = 1_000_000
 FOR_RULES: Final = (
     *("rules", "examples", "time", "seed", "rate", "allow_writes", "tool", "report", "replays", "baseline"),
     *("write_baseline", "dry_run", "client", "protected", "auth_a", "auth_b", "auth_elsewhere", "auth_server"),
+    *("issuers", "sign_in", "client_id"),
 )
 """The options that say nothing about a snapshot."""
 
@@ -34,6 +43,16 @@ FOR_SERVERS: Final = (
 
 FOR_CLIENTS: Final = ("protected",)
 """The options that say nothing about a server."""
+
+FOR_ISSUERS: Final = ("sign_in", "client_id")
+"""The options that are only for authorization servers."""
+
+NOT_FOR_ISSUERS: Final = (
+    *FOR_SERVERS,
+    *FOR_CLIENTS,
+    *("client", "revisions", "examples", "time", "seed", "timeout", "replays", "dry_run"),
+)
+"""The options that say nothing about authorization servers."""
 
 _TABLES: Final = ("env", "header", "variable")
 """The options whose values are pairs, which a file has as a table."""
@@ -68,10 +87,12 @@ def add_settings(options: argparse.Namespace) -> None:
         wanted -= {"snapshot"}
     elif "snapshot" in wanted:
         wanted -= {*FOR_RULES}
-    if is_given(options, "client") or ("client" in wanted and read["client"]):
-        wanted -= {*FOR_SERVERS}
+    if is_given(options, "issuers") or ("issuers" in wanted and read["issuers"]):
+        wanted -= {*NOT_FOR_ISSUERS}
+    elif is_given(options, "client") or ("client" in wanted and read["client"]):
+        wanted -= {*FOR_SERVERS, *FOR_ISSUERS}
     else:
-        wanted -= {*FOR_CLIENTS}
+        wanted -= {*FOR_CLIENTS, *FOR_ISSUERS}
     for name in wanted:
         setattr(options, name, read[name])
 

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     )
     from trio_mcp.conformance.credentials import Authority as Authority
     from trio_mcp.conformance.engine import check_server as check_server, preview_server as preview_server
+    from trio_mcp.conformance.issuers import check_issuers as check_issuers
     from trio_mcp.conformance.options import (
         CheckOptions as CheckOptions,
         ClientCheckOptions as ClientCheckOptions,
+        IssuerCheckOptions as IssuerCheckOptions,
         ServerCheckOptions as ServerCheckOptions,
     )
     from trio_mcp.conformance.outcomes import (

@@ -39,7 +39,7 @@ def command_for(failure: Failure, target: str) -> str:
         target: The command that starts the server, as words for a shell, or its URL; without secrets.
     """
     # An exchange that was not seen again was not shrunk either, and a line of it would hold much that is not to blame.
-    if isinstance(failure.plan, Script) or not failure.transcript or not failure.seen:
+    if failure.plan is None or isinstance(failure.plan, Script) or not failure.transcript or not failure.seen:
         return ""
     # A value that the server has just returned may be another one next time, and a line can't take it from there.
     if any(isinstance(step, Ask) and step.taken for step in failure.plan):

@@ -22,6 +22,7 @@ __all__ = [
     "WELL_KNOWN",
     "Authority",
     "Credentials",
+    "claims_of",
     "credentials_for",
     "refusal_in",
     "wanted_by",
@@ -111,7 +112,7 @@ class Credentials:
         if authority is not None:
             self.names = frozenset(KINDS)
         else:
-            made = {"random"} | ({"unsigned", "forged"} if _claims(given["a"]) is not None else set())
+            made = {"random"} | ({"unsigned", "forged"} if claims_of(given["a"]) is not None else set())
             self.names = frozenset(given) | made
         for name in self._values:
             self._hide(name)
@@ -225,7 +226,7 @@ def credentials_for(given: Mapping[str, str | None], authority: Authority | None
         raise ValueError(f"auth_{min(tokens)} needs auth_a, the token with which everything else is sent")
     for name, token in tokens.items():
         # Any server refuses an expired token, so nothing would be learned from what it does with this one.
-        expiry = (_claims(token) or {}).get("exp")
+        expiry = (claims_of(token) or {}).get("exp")
         if isinstance(expiry, (int, float)) and expiry < time.time():
             raise ValueError(f"auth_{name} has expired; get a new token")
     subjects = {name: _subject(token) for name, token in tokens.items()}
@@ -237,11 +238,11 @@ def credentials_for(given: Mapping[str, str | None], authority: Authority | None
 
 
 def _subject(token: str) -> tuple[Any, Any] | None:
-    claims = _claims(token)
+    claims = claims_of(token)
     return None if claims is None or claims.get("sub") is None else (claims.get("iss"), claims["sub"])
 
 
-def _claims(token: str) -> dict[str, Any] | None:
+def claims_of(token: str) -> dict[str, Any] | None:
     """Return the claims of a token, unverified; None if it is not a JWT."""
     parts = [parsed(_decoded(part)) for part in token.split(".")[:2]]
     is_jwt = token.count(".") == 2 and all(isinstance(part, dict) for part in parts) and "alg" in parts[0]

@@ -1,19 +1,28 @@
-"""The options of a check: those of `check_server`, and those of `check_client`."""
+"""The options of a check: those of `check_server`, of `check_client` and of `check_issuers`."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Annotated, Any, TypedDict
 
 import trio
 
-from trio_mcp._checks import check_choices, check_count, check_flag, check_hook, check_kind, check_number, check_seconds
+from trio_mcp._checks import (
+    check_choices,
+    check_count,
+    check_flag,
+    check_hook,
+    check_kind,
+    check_number,
+    check_seconds,
+    check_text,
+)
 from trio_mcp._settings import Default
 from trio_mcp.conformance.credentials import Authority
 from trio_mcp.conformance.outcomes import Progress
 from trio_mcp.conformance.rules.model import Rule
 from trio_mcp.types.versions import REVISIONS
 
-__all__ = ["CheckOptions", "ClientCheckOptions", "ServerCheckOptions"]
+__all__ = ["CheckOptions", "ClientCheckOptions", "IssuerCheckOptions", "ServerCheckOptions"]
 
 
 def _check_revisions(name: str, value: Any) -> None:
@@ -33,6 +42,11 @@ def _check_list(name: str, value: Any) -> None:
     # tool.
     if value is not None and (isinstance(value, str) or not isinstance(value, Collection)):
         raise TypeError(f"{name} must be a list, got {value!r}")
+
+
+def _check_id(name: str, value: Any) -> None:
+    if value is not None:
+        check_text(name, value)
 
 
 def _check_authority(name: str, value: Any) -> None:
@@ -107,3 +121,29 @@ class ClientCheckOptions(CheckOptions, total=False):
     examples: Annotated[int, Default(50, check_count)]
     patience: Annotated[float, Default(30.0, check_seconds)]
     protected: Annotated[bool, Default(False, check_flag)]
+
+
+class IssuerCheckOptions(TypedDict, total=False):
+    """The options of `check_issuers`.
+
+    Attributes:
+        rules: As in `CheckOptions`.
+        baseline: As in `CheckOptions`.
+        sign_in: Whether to sign in, too: to register a client, to ask for tokens, and to try what must be refused.
+        client_id: The id of a public client that was registered beforehand, with the redirect URI
+            ``http://127.0.0.1/callback`` at any port; by default the check registers one.
+        show: Shows a person the page to sign in, several times, unless the authorization server needs nobody to; by
+            default it opens the browser. As in `OAuth`.
+        login_timeout: Seconds that the person has each time.
+        on_progress: As in `CheckOptions`; the examples are the authorization servers.
+        stop: As in `CheckOptions`.
+    """
+
+    rules: Annotated[Sequence[str | Rule] | None, Default(None, _check_list)]
+    baseline: Annotated[Collection[str], Default((), _check_list)]
+    sign_in: Annotated[bool, Default(False, check_flag)]
+    client_id: Annotated[str | None, Default(None, _check_id)]
+    show: Annotated[Callable[[str], Awaitable[str | None]] | None, Default(None, check_hook)]
+    login_timeout: Annotated[float, Default(300.0, check_seconds)]
+    on_progress: Annotated[Callable[[Progress], object] | None, Default(None, partial(check_hook, sync=True))]
+    stop: Annotated[trio.Event | None, Default()]

@@ -68,7 +68,7 @@ class Failure:
         transcript: The smallest exchange that shows the problem.
         at: The index of the event in the transcript that broke the rule.
         plan: The steps that lead to the failure, which can be replayed; for a client's failure, the script of the
-            server.
+            server; None for an authorization server's.
         revision: The revision spoken.
         seen: How often the rule was broken when these steps were run again.
         of: How often the steps were run again.
@@ -80,7 +80,7 @@ class Failure:
     problem: str
     transcript: tuple[Event, ...]
     at: int
-    plan: Plan | Script
+    plan: Plan | Script | None
     revision: str
     seen: int
     of: int
@@ -204,7 +204,7 @@ class CheckReport:
 
     Attributes:
         target: The target's name, without secrets.
-        side: The side that was checked.
+        side: The side that was checked; ``issuer`` is an authorization server.
         transport: The name of the transport.
         revisions: The revisions that were spoken.
         info: The name and the version of the target, as it states them.
@@ -227,7 +227,7 @@ class CheckReport:
     """
 
     target: str
-    side: Literal["server", "client"]
+    side: Literal["server", "client", "issuer"]
     transport: str
     revisions: tuple[str, ...]
     info: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pytest
 import trio
@@ -17,21 +17,30 @@ from trio_mcp.client.targets import Servable
 from trio_mcp.conformance.baseline import read_baseline
 from trio_mcp.conformance.clients import check_client
 from trio_mcp.conformance.engine import check_server
-from trio_mcp.conformance.options import ClientCheckOptions, ServerCheckOptions
+from trio_mcp.conformance.issuers import check_issuers
+from trio_mcp.conformance.options import ClientCheckOptions, IssuerCheckOptions, ServerCheckOptions
 from trio_mcp.conformance.outcomes import CheckReport, Outcome
 from trio_mcp.conformance.report.table import failure_lines
 from trio_mcp.conformance.report.view import problem_of
-from trio_mcp.conformance.rules.catalogue import select
+from trio_mcp.conformance.rules.catalogue import SIDES, select
 from trio_mcp.conformance.rules.model import Rule
 
 __all__ = ["conformance_tests"]
+
+
+CHECKS: Final[Mapping[str, tuple[Callable[..., Any], Any]]] = {
+    "server": (check_server, ServerCheckOptions),
+    "client": (check_client, ClientCheckOptions),
+    "issuer": (check_issuers, IssuerCheckOptions),
+}
+"""The function that checks each side, and its options."""
 
 
 def conformance_tests(
     target: Any = None,
     *,
     fixture: str | None = None,
-    side: Literal["server", "client"] = "server",
+    side: Literal["server", "client", "issuer"] = "server",
     rules: Sequence[str | Rule] | None = None,
     baseline: str | Path | Collection[str] = (),
     **options: Any,
@@ -47,12 +56,13 @@ def conformance_tests(
     A `Server` is checked in memory, on a virtual clock.
 
     Args:
-        target: A target of `check_server` or `check_client`.
+        target: A target of `check_server`, `check_client` or `check_issuers`.
         fixture: The name of a fixture that returns the target, in place of ``target``.
-        side: Whether the target is a server or a client.
+        side: Whether the target is a server or a client, or ``issuer``: a protected server, whose authorization
+            servers are checked.
         rules: The rules to check, as in `check_server`; all by default.
         baseline: The path of a baseline, or the ids of rules that are known to be broken.
-        options: Further options of `check_server` or `check_client`.
+        options: Further options of `check_server`, `check_client` or `check_issuers`.
 
     Raises:
         TypeError: If neither or both of ``target`` and ``fixture`` are given, or an option is unknown.
@@ -62,12 +72,11 @@ def conformance_tests(
         raise TypeError("conformance_tests() takes exactly one of target and fixture")
     # The arguments are checked at import, so that a misspelt rule or option fails the collection, and not one test in
     # the middle of a run.
-    chosen = select(rules, *(("client",) if side == "client" else ("server", "transport")))
-    kind = ServerCheckOptions if side == "server" else ClientCheckOptions
+    chosen = select(rules, *SIDES[side])
+    check, kind = CHECKS[side]
     refuse_unknown(conformance_tests, options, kind)
     completed(kind, options)
     known = set(read_baseline(baseline)) if isinstance(baseline, (str, Path)) else set(baseline)
-    check: Callable[..., Any] = check_server if side == "server" else check_client
     run = _Run(partial(check, **options), chosen, known)
 
     # The test is not an async function because it must run with any plugin for async tests, and without one.

@@ -58,7 +58,7 @@ def write_plan_files(report: CheckReport, folder: str | Path) -> list[Path]:
 def _as_json(outcome: Outcome, report: CheckReport) -> dict[str, Any] | None:
     failure = outcome.failure
     # For a client's failure, the plan is the script of a server, and there is no command that replays it.
-    if failure is None or isinstance(failure.plan, Script):
+    if failure is None or failure.plan is None or isinstance(failure.plan, Script):
         return None
     return {
         FORMAT: "plan",

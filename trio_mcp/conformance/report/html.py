@@ -13,6 +13,7 @@ from trio_mcp.conformance.plans.plan_files import plan_file_name
 from trio_mcp.conformance.report.diagram import diagram
 from trio_mcp.conformance.report.html_elements import facts, html_page, notes, safe, spans
 from trio_mcp.conformance.report.view import (
+    SIDES,
     STATUSES,
     Coverage,
     Section,
@@ -83,7 +84,7 @@ def _head(report: CheckReport) -> list[str]:
     counts = counted(report.outcomes)
     return [
         "<header>",
-        f'<p class="over">Conformance of a {report.side} with the Model Context Protocol</p>',
+        f'<p class="over">Conformance of {SIDES[report.side]} with the Model Context Protocol</p>',
         f"<h1>{safe(report.target)}</h1>",
         *([f'<p class="info">{safe(shorten(report.info, 300))}</p>'] if report.info else []),
         f'<p class="verdict {verdict}"><span>{mark}</span> {safe(headline(report))}</p>',
@@ -99,7 +100,7 @@ def _head(report: CheckReport) -> list[str]:
             {
                 "Transport": [report.transport],
                 "Revisions": [*report.revisions] or ["none"],
-                "Examples": [f"{report.examples:,}"],
+                ("Issuers" if report.side == "issuer" else "Examples"): [f"{report.examples:,}"],
                 "Requests": [f"{report.requests:,}"],
                 "Time": [f"{report.seconds:.1f} s"],
                 "Seed": [report.seed],
@@ -152,8 +153,8 @@ def _failure(outcome: Outcome, others: Sequence[Outcome]) -> list[str]:
         head.append(f'<p><a href="{escape(link)}" rel="noreferrer">The specification: {where}</a></p>')
     if failure is None:
         return [*head, "</div></article>"]
-    # A client's failure can't be replayed, so there is no file for it.
-    name = "" if isinstance(failure.plan, Script) else safe(plan_file_name(rule.id))
+    # Only a server's failure can be replayed, so there is no file for another one.
+    name = "" if failure.plan is None or isinstance(failure.plan, Script) else safe(plan_file_name(rule.id))
     replay = f'<p class="fine">To see it again:</p><pre class="command">trio-mcp replay {name} TARGET</pre>'
     if failure.command:
         command = safe(failure.command)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from trio_mcp.conformance.outcomes import CheckReport, Outcome
 from trio_mcp.conformance.report.view import (
+    SIDES,
     STATUSES,
     ShownEvent,
     clean,
@@ -46,11 +47,15 @@ def table(report: CheckReport) -> str:
 def _lines(report: CheckReport) -> Iterator[str]:
     yield clean(" ".join(filter(None, [report.target, f"({report.info})" if report.info else ""])))
     revisions = ", ".join(report.revisions)
-    yield f"  {report.side} over {clean(report.transport)}, {revisions or 'no revision'}, seed {report.seed}"
-    yield (
-        f"  {report.examples} examples, {report.requests} requests, {report.seconds:.1f} s"
-        f" ({report.generating:.1f} s of that to generate the examples)"
-    )
+    side = SIDES[report.side].partition(" ")[2]
+    yield f"  {side} over {clean(report.transport)}, {revisions or 'no revision'}, seed {report.seed}"
+    if report.side == "issuer":
+        yield f"  {report.requests} requests, {report.seconds:.1f} s"
+    else:
+        yield (
+            f"  {report.examples} examples, {report.requests} requests, {report.seconds:.1f} s"
+            f" ({report.generating:.1f} s of that to generate the examples)"
+        )
     yield ""
     yield from _by_section(report)
     yield from _by_target(report)

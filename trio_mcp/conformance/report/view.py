@@ -23,6 +23,7 @@ from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.masking import Masker
 
 __all__ = [
+    "SIDES",
     "STATUSES",
     "Coverage",
     "Section",
@@ -146,7 +147,7 @@ def coverage(report: CheckReport) -> list[Coverage]:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for statement in statements():
         # Statements that bind only the other side are left out: they were not checked, and would look like a gap.
-        if statement.binds not in (report.side, "both"):
+        if statement.binds not in ("others" if report.side == "issuer" else report.side, "both"):
             continue
         kind = "hidden" if not statement.observable else "exercised" if exercised & set(statement.rules) else "idle"
         for place in statement.places:
@@ -220,6 +221,9 @@ def reached_line(report: CheckReport) -> str:
     return f"Reached: {', '.join(parts)}." if parts else ""
 
 
+SIDES: Final = {"server": "a server", "client": "a client", "issuer": "an authorization server"}
+"""What each side is called."""
+
 _TITLES: Final = {"mrtr": "Multi round-trip requests", "streamable-http": "Streamable HTTP", "stdio": "stdio"}
 
 
@@ -230,6 +234,9 @@ def page_title(path: str) -> str:
 
 def ending(report: CheckReport) -> str:
     """Return a sentence on why the check ended, and on what would let it try more."""
+    if report.side == "issuer":
+        count = f"{report.examples} of {report.wanted} authorization servers"
+        return f"The check was {'complete' if report.ended == 'complete' else 'interrupted'}: it has looked at {count}."
     if report.ended != "complete":
         return _ENDINGS[report.ended].format(examples=f"{report.examples} of {report.wanted} examples")
     if report.examples >= report.wanted:
@@ -405,7 +412,8 @@ def _mark(event: Event) -> tuple[str, str]:
             f"{memory:.1f} MiB, {opened} descriptors, {facts.get('threads')} threads; a call took {facts['after']}"
         )
     if what == "login":
-        passed = {name: facts[name] for name in ("sent_form", "redirected_with", "answer") if facts.get(name)}
+        names = ("trial", "sent_form", "redirected_with", "answer", "problem")
+        passed = {name: facts[name] for name in names if facts.get(name)}
         asked = f"{facts.get('method')} {facts.get('to')}" + (f" ({facts['asks']})" if facts.get("asks") else "")
         return f"{asked}: {facts.get('status')}", f"{facts.get('url')} {_json(passed)}"
     if what in _MARKS:

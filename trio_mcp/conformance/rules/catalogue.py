@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from trio_mcp.conformance.rules import (
@@ -16,6 +16,7 @@ from trio_mcp.conformance.rules import (
     extension_tasks,
     http,
     http_headers,
+    issuers,
     lifecycle,
     messages,
     prompts,
@@ -48,7 +49,7 @@ from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule, Verdict, Who
 from trio_mcp.types.versions import REVISIONS
 
-__all__ = ["RULES", "judge", "select"]
+__all__ = ["RULES", "SIDES", "judge", "select"]
 
 
 MODULES: Final = (
@@ -75,6 +76,7 @@ MODULES: Final = (
     extension_tasks,
     http,
     http_headers,
+    issuers,
     lifecycle,
     messages,
     prompts,
@@ -86,6 +88,13 @@ MODULES: Final = (
     tools,
     utilities,
 )
+
+SIDES: Final[Mapping[str, tuple[Who, ...]]] = {
+    "server": ("server", "transport"),
+    "client": ("client",),
+    "issuer": ("issuer",),
+}
+"""What the rules for each side of a check say they are for."""
 
 RULES: Final = {rule.id: rule for module in MODULES for rule in vars(module).values() if isinstance(rule, Rule)}
 """Every rule, by its id."""
@@ -141,6 +150,8 @@ def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
             # A name without a match is an error: otherwise, a check for a misspelt rule would pass.
             near = difflib.get_close_matches(name, [rule.id for rule in rules], 1)
             meant = f"; did you mean {near[0]!r}?" if near else "; `trio-mcp check --dry-run` lists the rules"
-            raise ValueError(f"no rule for a {' or '.join(who)} is called {name!r}{meant}")
+            raise ValueError(
+                f"no rule for {'an' if 'issuer' in who else 'a'} {' or '.join(who)} is called {name!r}{meant}"
+            )
         chosen |= {rule.id: rule for rule in found}
     return list(chosen.values())

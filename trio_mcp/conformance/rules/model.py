@@ -18,7 +18,7 @@ __all__ = ["LEVELS", "Judge", "Level", "Rule", "Verdict", "Who", "broken", "expe
 
 Level: TypeAlias = Literal["MUST", "SHOULD", "EXPECTED"]
 """How much a rule binds: ``EXPECTED`` is for what no sentence of the specification demands, and users still expect."""
-Who: TypeAlias = Literal["server", "client", "transport"]
+Who: TypeAlias = Literal["server", "client", "transport", "issuer"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 """The levels, the gravest first."""
 

@@ -46,7 +46,8 @@ MARKS = {
     "unrecorded": "what `by` sends is passed on, but not recorded any more: `reason`",
     "fetched": "the client requested something other than MCP from the kit's server, at `path`, with `secret` headers",
     "login": "the client had to sign in before what it requested, or requested something for that, at `url`, and got "
-    "`status`; `to` says what it is, `sent_form` and `answer` what passed, `redirected_with` where it was led",
+    "`status`; `to` says what it is, `sent_form` and `answer` what passed, `redirected_with` where it was led; in a "
+    "check of authorization servers, `issuer` says which, `trial` what is tried, `problem` why there is no response",
     "document": "the body of the response was a JSON value, `document`, and not a message",
     "unended": "the target has sent `text`, and not ended the line",
     "stderr": "the process wrote `text` to its standard error",
