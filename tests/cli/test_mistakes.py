@@ -191,6 +191,20 @@ SINGLE = {
     ),
     "a protected server": (["check", "--protected", "shop.py"], "--protected is for checks of clients"),
     "an unknown rule": (["check", "shop.py", "--rules", "nonsense"], "nonsense"),
+    "signing in at a server": (["check", "--sign-in", "shop.py"], "--sign-in is for checks of authorization servers"),
+    "authorization servers of a file": (["check", "--issuers", "shop.py"], "--issuers needs the http: or https: URL"),
+    "examples of an authorization server": (
+        ["check", "--issuers", "--examples", "5", "http://host.example/mcp"],
+        "--examples says nothing about authorization servers",
+    ),
+    "a client id without a sign-in": (
+        ["check", "--issuers", "--client-id", "x", "http://host.example/mcp"],
+        "--client-id is used only to sign in: add --sign-in",
+    ),
+    "a rule for servers": (
+        ["check", "--issuers", "--rules", "error-object", "http://host.example/mcp"],
+        "no rule for an issuer is called 'error-object'",
+    ),
     "no snapshot": (
         ["check", "shop.py", "--snapshot", "none.json"],
         "there is no file none.json; `trio-mcp snapshot TARGET > none.json` writes it",

@@ -47,6 +47,9 @@ auth-server = 9000
 MEANT = {
     "client": False,
     "protected": False,
+    "issuers": False,
+    "sign_in": False,
+    "client_id": None,
     "revisions": ["2025-11-25"],
     "rules": ["answered-once"],
     "examples": 30,
@@ -119,6 +122,12 @@ def test_what_has_no_meaning_beside_the_command_line_is_left_out(folder: Path) -
     found = read("--client", "--", "client")
     assert found["protected"]
     assert (found["tool"], found["rate"], found["env"], found["header"], found["examples"]) == ([], None, [], [], 30)
+    (folder / "trio-mcp.toml").write_text(f'[check]{EVERYTHING}sign-in = true\nclient-id = "x"\n')
+    found = read("shop.py")
+    assert (found["sign_in"], found["client_id"]) == (False, None)
+    found = read("--issuers", "http://host.example/mcp")
+    assert (found["sign_in"], found["client_id"], found["rules"]) == (True, "x", ["answered-once"])
+    assert (found["examples"], found["header"], found["auth_a"], found["dry_run"]) == (None, [], None, False)
     (folder / "trio-mcp.toml").write_text('[check]\nsnapshot = "surface.json"\nexamples = 30')
     assert read("shop.py")["examples"] is None
     found = read("shop.py", "--rules", "*")
@@ -142,7 +151,7 @@ MISTAKES = {
     "a misspelt key": ("exmaples = 5", f"{CHECK} 'exmaples': unknown key; did you mean 'examples'?"),
     "an unknown key": (
         "xyzzy = 5",
-        f"{CHECK} 'xyzzy': unknown key; the keys are client, protected, snapshot, revision, rules, ",
+        f"{CHECK} 'xyzzy': unknown key; the keys are client, protected, issuers, sign-in, client-id, snapshot, ",
     ),
     "a key that hides": ('"a\\u202eb" = 5', f"{CHECK} 'a\\u202eb': unknown key; the keys are client"),
     "a text for a number": ('examples = "many"', f"{CHECK} examples: must be a whole number of at least 1; got 'many'"),

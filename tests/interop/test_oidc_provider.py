@@ -26,6 +26,7 @@ from trio_mcp.auth import (
 )
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.steps import ShowCode
+from trio_mcp.conformance import check_issuers
 
 from .node_peers import NodePeers
 from .signing_in import protected
@@ -220,3 +221,16 @@ async def test_a_server_exchanges_the_token_of_its_caller(issuer: str, target: A
         assert (await alice.call_tool("token", {"service": API})).text == token
         for refused in ("https://other.example.com", "https://evil.example.com"):
             assert (await alice.call_tool("token", {"service": refused})).is_error
+
+
+@pytest.mark.parametrize("client", [None, "public"])
+async def test_the_kit_judges_it(issuer: str, client: str | None) -> None:
+    """It is certified: what the kit finds is what it leaves to its operator."""
+    person = Person()
+    async with protected(issuer) as url:
+        report = await check_issuers(url, sign_in=True, client_id=client, show=person.show)
+    assert report.undecided == ()
+    assert [(outcome.rule.id, outcome.failure) for outcome in report.broken] == []
+    unheld = {outcome.rule.id for outcome in report.outcomes if outcome.status != "held"}
+    # A client that is known beforehand has to get the consent for refresh tokens in another way.
+    assert unheld == ({"refresh-tokens-replaced"} if client else set())

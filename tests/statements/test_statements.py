@@ -10,7 +10,7 @@ import pytest
 
 from tests.statements.compare import differences
 from tests.statements.extract import of_extension, of_page, short_hash, statements as found_in
-from trio_mcp.conformance.rules.catalogue import RULES
+from trio_mcp.conformance.rules.catalogue import RULES, SIDES
 from trio_mcp.conformance.statements.model import REVISIONS, Location, Statement, statements
 
 
@@ -32,7 +32,8 @@ def test_most_musts_that_a_peer_can_observe_are_checked() -> None:
 
 def test_rules_fit_their_statements() -> None:
     for each in statements():
-        sides = {"transport", each.binds} if each.binds in ("server", "client") else {"transport", "server", "client"}
+        every = {who for kinds in SIDES.values() for who in kinds}
+        sides = {"transport", each.binds} if each.binds in ("server", "client") else every
         for rule in map(RULES.__getitem__, each.rules):
             assert rule.who in sides, (rule.id, each.text)
             assert set(rule.revisions) & {place.revision for place in each.places}, (rule.id, each.text)

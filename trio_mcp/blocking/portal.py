@@ -146,7 +146,7 @@ class Portal:
         self._whole = _Call(partial(self._serve, resource))
         self._thread = threading.Thread(target=trio.run, args=(self._whole.run,), name=f"Trio of a {self._owner}")
         try:
-            # If Ctrl-C strikes in Thread.start, the thread may wait for ever, or never come to be and yet be listed.
+            # If Ctrl-C strikes in Thread.start, the thread may wait forever, or never come to be and yet be listed.
             _thread.start_new_thread(self._launch, (self._thread, self._whole))
             self._ready.acquire()
         except BaseException:  # Ctrl-C

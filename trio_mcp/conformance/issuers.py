@@ -112,7 +112,7 @@ class _IssuerCheck:
         """Return the metadata of the server.
 
         Raises:
-            TransportError: If there is none, or it can't be used.
+            TransportError: If it is missing, or can't be used.
         """
         fetch = self._fetcher.flow()
         fields = {"Content-Type": JSON, "Accept": f"{JSON}, text/event-stream"}

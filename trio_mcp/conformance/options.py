@@ -132,8 +132,8 @@ class IssuerCheckOptions(TypedDict, total=False):
         sign_in: Whether to sign in, too: to register a client, to ask for tokens, and to try what must be refused.
         client_id: The id of a public client that was registered beforehand, with the redirect URI
             ``http://127.0.0.1/callback`` at any port; by default the check registers one.
-        show: Shows a person the page to sign in, several times, unless the authorization server needs nobody to; by
-            default it opens the browser. As in `OAuth`.
+        show: Shows a person the page on which to sign in, as in `OAuth`; by default it opens the browser. It is called
+            up to five times, or never if the authorization server redirects at once.
         login_timeout: Seconds that the person has each time.
         on_progress: As in `CheckOptions`; the examples are the authorization servers.
         stop: As in `CheckOptions`.

@@ -1,4 +1,4 @@
-"""What `check_issuers` sends to an authorization server: what a client sends to sign in, and what must be refused."""
+"""The requests of `check_issuers`: those that a client makes to sign in, and some that must be refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trio_mcp.auth.fetching import TIMEOUT, Fetcher, drive
 from trio_mcp.auth.rules.authorization import challenge_of
 from trio_mcp.auth.rules.login import ClientRecord
 from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata, ProtectedResource
-from trio_mcp.auth.rules.scopes import join_scopes
+from trio_mcp.auth.rules.scopes import OFFLINE, join_scopes
 from trio_mcp.auth.rules.steps import Fetch, Fetched, SignIn
 from trio_mcp.auth.rules.texts import json_object
 from trio_mcp.auth.rules.token_requests import TokenEndpoint, post
@@ -31,7 +31,7 @@ from trio_mcp.types.versions import LATEST_MODERN
 __all__ = ["SignInExchanges", "Trials"]
 
 ELSEWHERE: Final = "/elsewhere"
-"""What makes a registered redirect URI another one, which no authorization server may accept."""
+"""The suffix that makes a registered redirect URI another one, which no authorization server may accept."""
 
 SECRET: Final = frozenset({
     "access_token", "refresh_token", "id_token", "client_secret", "code", "code_verifier", "registration_access_token",
@@ -147,7 +147,7 @@ def _masked(members: Mapping[str, Any]) -> dict[str, Any]:
 
 @attrs.frozen
 class Trials:
-    """What is tried at an authorization server with which a client can sign in.
+    """The trials at an authorization server with which a client can sign in.
 
     Attributes:
         exchanges: Makes the exchanges, and records them.
@@ -203,6 +203,14 @@ class Trials:
         act = self.exchanges.maker("token", self.issuer, trial=trial, client_method=self.client.method)
         return await drive(post(endpoint, "token", url, whole), act)
 
+    def _scopes(self) -> dict[str, str]:
+        """Return the parameters that ask for what the server needs, and for a refresh token."""
+        # Where this scope is offered, there is no refresh token without it, and often none without a consent.
+        offline = frozenset({OFFLINE}) & (self.at.scopes or frozenset())
+        scopes = (self.resource.scopes or frozenset()) | offline
+        consent = {"prompt": "consent"} if offline and self.client.origin != "given" else {}
+        return {**({"scope": join_scopes(scopes)} if scopes else {}), **consent}
+
     async def _code(self, trial: str, redirect: str) -> tuple[str, str]:
         """Return a verifier, and the code that goes with it.
 
@@ -219,13 +227,13 @@ class Trials:
     async def _authorize(
         self, trial: str, redirect: str, verifier: str | None, *, resource: str = "", ask: bool = True
     ) -> Mapping[str, str]:
-        """Ask for a code, and return the parameters of the redirection; empty if there is none.
+        """Ask for a code, and return the parameters of the redirection; empty without one.
 
         Args:
             trial: The name of the trial.
             redirect: The redirect URI.
             verifier: The PKCE verifier; None to leave the challenge out.
-            resource: What the token is to be for; by default, the server.
+            resource: The resource that the token is to be for; by default, the server.
             ask: Whether a person signs in if a page comes instead of a redirection.
         """
         state = secrets.token_urlsafe(32)
@@ -236,7 +244,7 @@ class Trials:
             "redirect_uri": redirect,
             "state": state,
             "resource": resource or self.resource.resource,
-            **({"scope": join_scopes(self.resource.scopes)} if self.resource.scopes else {}),
+            **self._scopes(),
             **pkce,
         }
         base = self.at.need("authorization", "authorization")
@@ -246,7 +254,7 @@ class Trials:
         led = led_to(fetched, redirect)
         if led is not None or not ask or not 200 <= fetched.status < 400:
             return led or {}
-        # A page, or a redirection to one: somebody has to sign in there.
+        # A page, or a redirection to one: a person has to sign in there.
         came = await self.person.ask(SignIn(url, state, redirect, self.at.issuer))
         self.exchanges.note(fetch, "authorize", self.issuer, 302, None, came, trial=trial)
         return came

@@ -222,7 +222,7 @@ def reached_line(report: CheckReport) -> str:
 
 
 SIDES: Final = {"server": "a server", "client": "a client", "issuer": "an authorization server"}
-"""What each side is called."""
+"""The name of each side, in a sentence."""
 
 _TITLES: Final = {"mrtr": "Multi round-trip requests", "streamable-http": "Streamable HTTP", "stdio": "stdio"}
 

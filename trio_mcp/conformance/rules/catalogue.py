@@ -94,7 +94,7 @@ SIDES: Final[Mapping[str, tuple[Who, ...]]] = {
     "client": ("client",),
     "issuer": ("issuer",),
 }
-"""What the rules for each side of a check say they are for."""
+"""The kinds of rules that a check of each side judges by."""
 
 RULES: Final = {rule.id: rule for module in MODULES for rule in vars(module).values() if isinstance(rule, Rule)}
 """Every rule, by its id."""

@@ -25,7 +25,7 @@ REQUIRED: Final = {
     "token_endpoint": str,
     "response_types_supported": list,
 }
-"""What the metadata of an authorization server must have, with which clients can sign in (RFC 8414, section 2)."""
+"""The members that the metadata must have for clients to sign in, and their types (RFC 8414, section 2)."""
 
 MOST: Final = 200
 """How many characters of a value are quoted in a problem (arbitrary)."""
@@ -130,7 +130,7 @@ def issuer_over_tls(_: Event, issuer: str, steps: list[SignInStep]) -> Opinion:
 @stated_rule(who="issuer", sentence="Say in the metadata that PKCE with S256 is supported.")
 @each(_documents())
 def pkce_announced(_: Event, _issuer: str, step: SignInStep) -> Opinion:
-    """Check the list of methods: a client has to give up if there is none."""
+    """Check the list of methods: without it, a client has to give up."""
     methods = items_of(step.answer.get("code_challenge_methods_supported"))
     return None if "S256" in methods else f"code_challenge_methods_supported is {str(methods or 'missing')[:MOST]}"
 
@@ -205,7 +205,7 @@ def codes_used_once(_: Event, _sign_in: SignInSteps, step: SignInStep) -> Opinio
 @stated_rule(who="issuer")
 @each(_tried("unregistered redirect", "authorize"))
 def redirect_uris_exact(_: Event, _sign_in: SignInSteps, step: SignInStep) -> Opinion:
-    """Check that nobody is led to a redirect URI that the client has not registered, not even with an error."""
+    """Check that the browser is never led to a redirect URI that is not registered, not even with an error."""
     if step.redirection:
         return f"a browser is led to {step.form.get('redirect_uri')}, which the client has not registered"
     # A page in the 200s may be about the error, or be the one to sign in.
