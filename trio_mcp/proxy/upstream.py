@@ -182,8 +182,6 @@ class Upstream:
                 own["log_level"] = context.client.log_level
             async with self._make_client(own) as client_of_call:
                 return await self._sent(client_of_call, context, params, on_progress, unfinished)
-        except McpError:
-            raise  # the upstream's own error passes unchanged
         except (TrioMcpError, OSError) as exc:
             raise self._refusal(context.method, exc) from None
 
@@ -216,8 +214,6 @@ class Upstream:
         try:
             client = await self.connected()
             return await client.request(method, params, timeout=None, total_timeout=None, retry=True)
-        except McpError:
-            raise
         except (TrioMcpError, OSError) as exc:
             raise self._refusal(method, exc) from None
 
@@ -231,13 +227,13 @@ class Upstream:
             return self.client
         try:
             return await self.connected()
-        except McpError:
-            raise
         except (TrioMcpError, OSError) as exc:
             raise self._refusal(method, exc) from None
 
     def _refusal(self, method: str, exc: Exception) -> McpError:
-        """Return what the proxy's client gets for an error on the way to the upstream."""
+        """Return what the proxy's client gets for an error on the way to the upstream; the upstream's own unchanged."""
+        if isinstance(exc, McpError):
+            return exc
         name = self.name
         # The upstream `Client` refused the method before it was sent. To the proxy's client, such a method is unknown.
         if isinstance(exc, CapabilityError):

@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
-import attrs
 import trio
 
 from tests.kit.mutants.client import Client, HttpClient
-from tests.kit.mutants.model import name_of
+from tests.kit.mutants.model import ClientMutant, registering
 from tests.kit.mutants.server import Message
 
-Habit = TypeVar("Habit", bound=type[Client])
-
-
-@attrs.frozen
-class ClientMutant:
-    """A client with a fault.
-
-    Attributes:
-        rule: The rule that it breaks.
-        also: Rules that this breaks, too, at times.
-        habit: The class that overrides a habit.
-    """
-
-    rule: str
-    also: frozenset[str]
-    habit: type[Client]
-
-
-CLIENTS: dict[str, ClientMutant] = {}
+CLIENTS: dict[str, ClientMutant[type[Client]]] = {}
 """By name."""
 
-
-def breaks(rule: str, *also: str) -> Callable[[Habit], Habit]:
-    """Register a mutant."""
-
-    def register(habit: Habit) -> Habit:
-        CLIENTS[name_of(habit)] = ClientMutant(rule, frozenset(also), habit)
-        return habit
-
-    return register
+breaks = registering(CLIENTS)
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------

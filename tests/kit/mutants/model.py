@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 
@@ -13,6 +13,7 @@ from tests.kit.mutants.web import Web
 
 Over: TypeAlias = Literal["lines", "http", "stdio", "ws"]
 Habit = TypeVar("Habit", bound=type[Session] | type[Web])
+HabitT = TypeVar("HabitT", bound=type)
 
 LATEST: Final = LEGACY[-1]
 
@@ -54,6 +55,36 @@ def name_of(habit: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", habit.__name__).lower()
 
 
+@attrs.frozen
+class ClientMutant(Generic[HabitT]):
+    """A client with a fault.
+
+    Attributes:
+        rule: The rule that it breaks.
+        also: Rules that this breaks, too, at times.
+        habit: The class that overrides a habit.
+    """
+
+    rule: str
+    also: frozenset[str]
+    habit: HabitT
+
+
+def registering(
+    table: dict[str, ClientMutant[HabitT]],
+) -> Callable[..., Callable[[HabitT], HabitT]]:
+    """Return a decorator that registers a mutant of a client in a table: ``@breaks(rule, *also)``."""
+
+    def breaks(rule: str, *also: str) -> Callable[[HabitT], HabitT]:
+        def register(habit: HabitT) -> HabitT:
+            table[name_of(habit)] = ClientMutant(rule, frozenset(also), habit)
+            return habit
+
+        return register
+
+    return breaks
+
+
 def breaks(
     rule: str, *also: str, over: Over | None = None, revision: str = LATEST, messages: int = 6
 ) -> Callable[[Habit], Habit]:
@@ -82,6 +113,7 @@ __all__ = [
     "LEGACY",
     "MODERN",
     "MUTANTS",
+    "ClientMutant",
     "Mutant",
     "Session",
     "Twin",
@@ -90,4 +122,5 @@ __all__ = [
     "is_response",
     "is_result",
     "name_of",
+    "registering",
 ]

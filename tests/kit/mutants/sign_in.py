@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import attrs
 import httpx
 
-from tests.kit.mutants.model import name_of
+from tests.kit.mutants.model import ClientMutant, registering
 from trio_mcp import Client, TrioMcpError
 from trio_mcp.auth import OAuth
 from trio_mcp.auth.fetching import Fetcher
@@ -157,36 +157,11 @@ def refuse(why: str) -> AuthorizationError:
 
 # --- mutants ----------------------------------------------------------------------------------------------------------
 
-Habit = TypeVar("Habit", bound=type[Program])
 
-
-@attrs.frozen
-class SignInMutant:
-    """A client with a fault.
-
-    Attributes:
-        rule: The rule that it breaks.
-        also: Rules that this breaks, too, at times.
-        habit: The class that overrides a habit.
-    """
-
-    rule: str
-    also: frozenset[str]
-    habit: type[Program]
-
-
-SIGN_INS: dict[str, SignInMutant] = {}
+SIGN_INS: dict[str, ClientMutant[type[Program]]] = {}
 """By name."""
 
-
-def breaks(rule: str, *also: str) -> Callable[[Habit], Habit]:
-    """Register a mutant."""
-
-    def register(habit: Habit) -> Habit:
-        SIGN_INS[name_of(habit)] = SignInMutant(rule, frozenset(also), habit)
-        return habit
-
-    return register
+breaks = registering(SIGN_INS)
 
 
 # --- discovery --------------------------------------------------------------------------------------------------------
