@@ -190,7 +190,7 @@ class _IssuerCheck:
             "issuer",
             "http",
             (LATEST_MODERN,),
-            ", ".join(dict.fromkeys(shown(str(event.facts.get("issuer"))) for event in self._exchanges.events)),
+            ", ".join(dict.fromkeys(str(event.facts.get("issuer")) for event in self._exchanges.events)),
             0,
             self._issuers,
             self._exchanges.count,

@@ -155,17 +155,15 @@ def _failure(outcome: Outcome, others: Sequence[Outcome]) -> list[str]:
         return [*head, "</div></article>"]
     # Only a server's failure can be replayed, so there is no file for another one.
     name = "" if failure.plan is None or isinstance(failure.plan, Script) else safe(plan_file_name(rule.id))
-    replay = f'<p class="fine">To see it again:</p><pre class="command">trio-mcp replay {name} TARGET</pre>'
-    if failure.command:
-        command = safe(failure.command)
-        replay += f'<p class="fine">Without the kit:</p><pre class="command">{command}</pre>'
+    lines = {"To see it again": name and f"trio-mcp replay {name} TARGET", "Without the kit": safe(failure.command)}
+    shown = (f'<p class="fine">{way}:</p><pre class="command">{line}</pre>' for way, line in lines.items() if line)
     also = f'<p class="fine">The same breaks:</p><ul>{"".join(map(_also, others))}</ul>' if others else ""
     return [
         *head,
         f'<p class="problem">{safe(problem_of(outcome))}</p>',
         *([also] if also else []),
         f'<p class="fine">{repeats(failure).capitalize()}; first in example {failure.example}.</p>',
-        *([replay] if name else []),
+        *shown,
         '</div><div class="exchange">',
         *_exchange(*transcript_of(failure), f"The exchange that breaks {rule.id}"),
         "</div></article>",
