@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
+from tests.cli.running import environment
 from tests.kit.mutants.issuers import ISSUERS
 from trio_mcp import Server, TransportError
 from trio_mcp.auth.rules.steps import Fetch
@@ -261,3 +265,23 @@ async def test_a_stop_ends_the_check_with_what_was_found() -> None:
     async with named_by_a_server(authority) as url:
         report = await check_issuers(url, sign_in=True, show=never, stop=stop)
     assert (report.ended, held(report)) == ("interrupted", METADATA)
+
+
+CAPTURED: dict[str, Any] = {"capture_stdout": True, "capture_stderr": True, "check": False}
+
+
+async def test_the_command_line_checks_and_knows_a_baseline(tmp_path: Path) -> None:
+    authority = AuthorizationServer()
+    ISSUERS["takes codes again"].spoil(authority)
+    line = [sys.executable, "-m", "trio_mcp", "check", "--issuers", "--sign-in"]
+    given = {"cwd": tmp_path, "env": environment(), **CAPTURED}
+    async with named_by_a_server(authority) as url:
+        first = await trio.run_process([*line, "--write-baseline", "known.yml", "--report", "r.html", url], **given)
+        second = await trio.run_process([*line, "--baseline", "known.yml", "--json", url], **given)
+    assert (first.returncode, second.returncode) == (1, 0)
+    assert b"codes-used-once  MUST" in first.stdout
+    # A file to replay would be for a server.
+    assert (first.stderr, second.stderr) == (b"", b"")
+    assert sorted(os.listdir(tmp_path)) == ["known.yml", "r.html"]
+    told = {each["id"]: each for each in json.loads(second.stdout)["rules"]}
+    assert told["codes-used-once"]["failure"]["known"] is True

@@ -257,8 +257,9 @@ class _Files:
                 written = write_plan_files(report, self._replays)
             except OSError as exc:
                 raise Exit(f"can't write to {self._replays}: {exc.strerror}", hint=False) from None
-            name = clean(str(written[0] if len(written) == 1 else Path(self._replays, "RULE.replay.json")))
-            print(f"To see a failure again: trio-mcp replay {name} TARGET", file=sys.stderr)
+            if written:  # there is a file only for a failure of a server
+                name = clean(str(written[0] if len(written) == 1 else Path(self._replays, "RULE.replay.json")))
+                print(f"To see a failure again: trio-mcp replay {name} TARGET", file=sys.stderr)
 
 
 # --- --dry-run --------------------------------------------------------------------------------------------------------
