@@ -133,7 +133,7 @@ class IssuerCheckOptions(TypedDict, total=False):
         client_id: The id of a public client that was registered beforehand, with the redirect URI
             ``http://127.0.0.1/callback`` at any port; by default the check registers one.
         show: Shows a person the page on which to sign in, as in `OAuth`; by default it opens the browser. It is called
-            up to five times, or never if the authorization server redirects at once.
+            up to four times, or never if the authorization server redirects at once.
         login_timeout: Seconds that the person has each time.
         on_progress: As in `CheckOptions`; the examples are the authorization servers.
         stop: As in `CheckOptions`.

@@ -73,12 +73,14 @@ class SignInExchanges:
         """
         self.count += 1
         try:
-            with trio.fail_after(TIMEOUT):
+            with trio.move_on_after(TIMEOUT) as scope:
                 fetched = await self._fetcher.exchange(fetch, fetch.url)
-        except (AuthorizationError, trio.TooSlowError) as exc:
-            problem = str(exc) or f"no complete response arrived within {TIMEOUT:g} seconds"
-            self.note(fetch, to, issuer, problem=problem, **facts)
-            raise AuthorizationError(fetch.step, problem, issuer=issuer) from None
+            if scope.cancelled_caught:
+                problem = f"no complete response arrived within {TIMEOUT:g} seconds"
+                raise AuthorizationError(fetch.step, problem, issuer=issuer)
+        except AuthorizationError as exc:
+            self.note(fetch, to, issuer, problem=exc.problem, **facts)
+            raise
         led = led_to(fetched, _form(fetch).get("redirect_uri"))
         self.note(fetch, to, issuer, fetched.status, json_object(fetched), led, **facts)
         return fetched
@@ -188,12 +190,12 @@ class Trials:
             await self._token(trial, {"code_verifier": verifier, "code": code, "redirect_uri": redirect, **change})
         # An authorization server that does not look at the resource may know only this one, and so seem to look at it.
         verifier, other = secrets.token_urlsafe(32), self.at.issuer
-        led = await self._authorize("other resource", redirect, verifier, resource=other)
+        led = await self._authorize("other resource", redirect, verifier, resource=other, ask=True)
         if code := led.get("code", ""):
             form = {"code_verifier": verifier, "code": code, "redirect_uri": redirect, "resource": other}
             await self._token("other resource", form)
         await self._authorize("without challenge", redirect, None)
-        await self._authorize("unregistered redirect", redirect + ELSEWHERE, secrets.token_urlsafe(32), ask=False)
+        await self._authorize("unregistered redirect", redirect + ELSEWHERE, secrets.token_urlsafe(32))
 
     async def _token(self, trial: str, form: Mapping[str, str], *, grant: str = "authorization_code") -> Fetched:
         """Ask for tokens, and return the response, whatever its status."""
@@ -218,14 +220,14 @@ class Trials:
             AuthorizationError: If there is no code.
         """
         verifier = secrets.token_urlsafe(32)
-        led = await self._authorize(trial, redirect, verifier)
+        led = await self._authorize(trial, redirect, verifier, ask=True)
         if not led.get("code"):
             said = ": ".join(shown(led[name]) for name in ("error", "error_description") if led.get(name))
             raise AuthorizationError("authorization", f"there is no code to try more with ({said or 'and no error'})")
         return verifier, led["code"]
 
     async def _authorize(
-        self, trial: str, redirect: str, verifier: str | None, *, resource: str = "", ask: bool = True
+        self, trial: str, redirect: str, verifier: str | None, *, resource: str = "", ask: bool = False
     ) -> Mapping[str, str]:
         """Ask for a code, and return the parameters of the redirection; empty without one.
 
@@ -234,7 +236,8 @@ class Trials:
             redirect: The redirect URI.
             verifier: The PKCE verifier; None to leave the challenge out.
             resource: The resource that the token is to be for; by default, the server.
-            ask: Whether a person signs in if a page comes instead of a redirection.
+            ask: Whether a person signs in if a page comes instead of a redirection. Where an error is due, the page
+                may be about it, and no redirection would follow.
         """
         state = secrets.token_urlsafe(32)
         pkce = {} if verifier is None else {"code_challenge": challenge_of(verifier), "code_challenge_method": "S256"}
