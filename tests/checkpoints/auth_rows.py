@@ -24,6 +24,7 @@ from trio_mcp.auth import CallerAuth, FileTokens, KeyringTokens, MemoryTokens, O
 from trio_mcp.auth.client import terminal
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.testing import AuthorizationServer, protected
+from trio_mcp.conformance import check_issuers
 
 URL = "https://id.example.com/authorize?state=x"
 
@@ -238,6 +239,13 @@ async def served_again() -> None:
 async def a_protected_server(check: Check) -> None:
     async with check.block(protected(Server("s"), AuthorizationServer())):
         pass
+
+
+@call(check_issuers, "metadata, and a sign-in")
+async def check_of_issuers(check: Check) -> None:
+    async with protected(Server("files"), AuthorizationServer()) as url:
+        for sign_in in (False, True):
+            await check(check_issuers(url, sign_in=sign_in))
 
 
 @effect(protected, "nothing is left open")

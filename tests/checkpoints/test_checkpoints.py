@@ -27,7 +27,14 @@ from trio_mcp import AsgiApp, Client, ClientGroup, Context, MemoryEventStore, Sq
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.auth import CallerAuth, FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
 from trio_mcp.auth.testing import AuthorizationServer
-from trio_mcp.conformance import RecordedServer, check_client, check_server, preview_client, preview_server
+from trio_mcp.conformance import (
+    RecordedServer,
+    check_client,
+    check_issuers,
+    check_server,
+    preview_client,
+    preview_server,
+)
 from trio_mcp.extensions import ExtensionRun, ServerExtension
 from trio_mcp.low_level import (
     BaseSession,
@@ -98,6 +105,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     vars(Snapshot)["of"].__func__: "asks, and changes nothing",
     SqliteEventStore.after: "reads",
     check_client: "looks, and leaves nothing behind",
+    check_issuers: "looks, and leaves nothing behind but a client, if it signs in",
     check_server: "looks, and leaves nothing behind",
     check_stores: "looks, and leaves nothing behind",
     check_transport: "looks, and leaves nothing behind",

@@ -282,7 +282,7 @@ async def test_a_replay_that_fails_is_refused(own: bool, caplog: pytest.LogCaptu
 
 async def test_a_session_ends_even_if_the_store_fails_to_forget_it(caplog: pytest.LogCaptureFixture) -> None:
     """By a DELETE, or because it expires unused."""
-    async with served(HttpOptions(event_store=Failing("forget"), session_timeout=0.05)) as (_, http, _):
+    async with served(HttpOptions(event_store=Failing("forget"), session_timeout=0.5)) as (_, http, _):
         with caplog.at_level(logging.CRITICAL, "trio_mcp"):
             raw = Raw(http)
             await raw.initialize()
@@ -291,7 +291,7 @@ async def test_a_session_ends_even_if_the_store_fails_to_forget_it(caplog: pytes
             await unused.initialize()
 
             async def expired() -> bool:
-                await trio.sleep(0.1)  # a ping that comes sooner keeps it alive
+                await trio.sleep(0.6)  # a ping that comes sooner keeps it alive
                 return (await unused.post("ping")).status_code == 404
 
             await eventually(expired)

@@ -50,7 +50,8 @@ class Running:
             found = {
                 each.pid
                 for each in psutil.Process(self.process.pid).children()
-                if each.status() != psutil.STATUS_ZOMBIE
+                # Importing Trio starts this one, to look for a library.
+                if each.status() != psutil.STATUS_ZOMBIE and each.name() != "ldconfig"
             }
             self.seen |= found
             return found
