@@ -25,6 +25,9 @@ of finding was held by hand against the text of the specification and a transcri
 For an SDK a server speaks that has something of everything, or a client that does a bit of everything, written with
 it: they are in `tests/kit/peers`. What such a program can't help is the SDK's, and that is what is told here.
 
+Those called `-protected` take access tokens, and those called `-sign-in` sign in at protected servers. They are
+checked by the rules for authorization alone.
+
 To repeat a run, from a checkout:
 
 ```text
@@ -60,7 +63,10 @@ def page(done: Sequence[tuple[Run, CheckReport]]) -> str:
 
 
 def _title(peer: str) -> str:
-    return f"{CLIENTS[peer].title}, as client" if peer in CLIENTS else SERVERS[peer].title
+    if (server := SERVERS.get(peer)) is not None:
+        return f"{server.title}, protected" if server.protected else server.title
+    client = CLIENTS[peer]
+    return f"{client.title}, as client that signs in" if client.signs_in else f"{client.title}, as client"
 
 
 def _row(run: Run, report: CheckReport) -> str:

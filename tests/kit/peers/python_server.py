@@ -1,7 +1,7 @@
 """A server with something of everything, on the official Python SDK (1 or 2) or FastMCP, over stdio or HTTP.
 
-Usage: python_server.py v1|v2|fastmcp stdio|http. Over HTTP it prints its URL.
-`ts_server.mjs` is the same in TypeScript.
+Usage: python_server.py v1|v2|fastmcp stdio|http [ISSUER]. Over HTTP it prints its URL. Given the issuer of its tokens,
+it is protected, which version 1 never is. `ts_server.mjs` is the same in TypeScript.
 """
 
 import socket
@@ -14,7 +14,11 @@ import anyio
 import uvicorn
 from pydantic import BaseModel, Field
 
-KIND, TRANSPORT = sys.argv[1:]
+KIND, TRANSPORT, *ISSUERS = sys.argv[1:]
+if TRANSPORT == "http":
+    listener = socket.create_server(("127.0.0.1", 0))
+    ORIGIN = f"http://127.0.0.1:{listener.getsockname()[1]}"
+protection = {}
 
 # Written without `from __future__ import annotations`: each SDK finds its own Context in the hints.
 if KIND == "v1":
@@ -30,14 +34,60 @@ elif KIND == "v2":
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp_types import Completion, ToolAnnotations
 
-    server = MCPServer("python-v2", version="1", instructions="Call any tool.", log_level="CRITICAL")
+    if ISSUERS:
+        import jwt
+        from mcp.server.auth.provider import AccessToken
+        from mcp.server.auth.settings import AuthSettings
+
+        class Verifier:
+            """Checks what the SDK leaves to its users: the signature of a token, and who has issued it."""
+
+            def __init__(self, issuer):
+                self.issuer = issuer
+                self.keys = jwt.PyJWKClient(f"{issuer}/jwks")
+
+            async def verify_token(self, token):
+                try:
+                    key = await anyio.to_thread.run_sync(self.keys.get_signing_key_from_jwt, token)
+                    claims = jwt.decode(token, key, ["ES256"], issuer=self.issuer, options={"verify_aud": False})
+                except jwt.PyJWTError:
+                    return None
+                return AccessToken(
+                    token=token,
+                    client_id=claims["client_id"],
+                    scopes=claims["scope"].split(),
+                    expires_at=claims["exp"],
+                    resource=claims["aud"],
+                    subject=claims["sub"],
+                    claims=claims,
+                )
+
+        protection["token_verifier"] = Verifier(*ISSUERS)
+        protection["auth"] = AuthSettings(
+            issuer_url=ISSUERS[0],
+            resource_server_url=f"{ORIGIN}/mcp",
+            required_scopes=["read"],
+            validate_token_resource=True,
+        )
+    server = MCPServer("python-v2", version="1", instructions="Call any tool.", log_level="CRITICAL", **protection)
 else:
     from fastmcp import Context, FastMCP
     from fastmcp.exceptions import ToolError
     from mcp import MCPError
     from mcp_types import Completion, ToolAnnotations
 
-    server = FastMCP("fastmcp", version="1", instructions="Call any tool.", list_page_size=3)
+    if ISSUERS:
+        from fastmcp.server.auth import JWTVerifier, RemoteAuthProvider
+
+        verifier = JWTVerifier(
+            jwks_uri=f"{ISSUERS[0]}/jwks",
+            issuer=ISSUERS[0],
+            audience=f"{ORIGIN}/mcp",
+            algorithm="ES256",
+            required_scopes=["read"],
+        )
+        protection["auth"] = RemoteAuthProvider(verifier, authorization_servers=ISSUERS, base_url=ORIGIN)
+    server = FastMCP("fastmcp", version="1", instructions="Call any tool.", list_page_size=3, **protection)
 
 warnings.simplefilter("ignore")  # the SDKs warn of logging, which 2026-07-28 deprecates
 reads = server.tool(annotations=ToolAnnotations.model_validate({"readOnlyHint": True}))
@@ -197,8 +247,7 @@ def main() -> None:
     if TRANSPORT == "stdio":
         server.run(**({"show_banner": False, "log_level": "CRITICAL"} if KIND == "fastmcp" else {}))
         return
-    listener = socket.create_server(("127.0.0.1", 0))
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    print(f"{ORIGIN}/mcp", flush=True)
     if KIND == "fastmcp":
         options = {"show_banner": False, "log_level": "CRITICAL", "host": "127.0.0.1", "sockets": [listener]}
         anyio.run(partial(server.run_http_async, **options))

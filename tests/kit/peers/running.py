@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from trio_mcp import StdioServerParameters
+from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.conformance.baseline import read_baseline
 from trio_mcp.conformance.clients import check_client
 from trio_mcp.conformance.engine import check_server
@@ -20,13 +21,17 @@ from .table import CLIENTS, SERVERS, Server
 
 BASELINES = Path(__file__).parents[1] / "baselines"
 
+AUTHORIZATION = "section:basic/authorization"
+KEPT_APART = ("*-of-its-user", "metadata-agrees")
+"""The rules for protected servers that are in other sections, or in none."""
+
 
 @attrs.frozen
 class Run:
     """A run of the kit on a peer.
 
     Attributes:
-        peer: The peer's name: that of a server, or of a client with `-client` behind it.
+        peer: The peer's name: that of a server or of a client.
         transport: How it is reached.
         revision: The revision spoken.
     """
@@ -38,12 +43,24 @@ class Run:
     async def check(
         self, examples: int, time: float, seed: int = 1, rules: Collection[str] | None = None
     ) -> CheckReport:
-        """Check the peer, by all rules or by these, and mark what its baseline knows."""
+        """Check the peer, by all rules or by these, and mark what its baseline knows.
+
+        A protected server, and a client that signs in, are checked by the rules for authorization alone: the other
+        rules are for the peers without, which do more.
+        """
         settings: dict[str, Any] = {"revisions": [self.revision], "baseline": baseline(self.peer)}
         settings |= {"examples": examples, "time": time, "seed": seed, "rules": rules}
         if (client := CLIENTS.get(self.peer)) is not None:
+            if client.signs_in:
+                settings |= {"rules": rules or [AUTHORIZATION], "protected": True}
             return await check_client(client.for_revision(self.revision), **settings)
         server = SERVERS[self.peer]
+        if server.protected:
+            authority = AuthorizationServer()
+            settings |= {"rules": rules or [AUTHORIZATION, *KEPT_APART], "authority": authority}
+            async with authority.served() as issuer:
+                with server.over_http(issuer) as url:
+                    return await check_server(url, **settings)
         with server.over_http() if self.transport == "http" else nullcontext(_process(server)) as target:
             return await check_server(target, **settings)
 

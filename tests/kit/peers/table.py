@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -41,8 +42,8 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def _ours_in_python(file: str, environment: str, kind: str) -> Callable[[], list[str]]:
-    return lambda: [_python(environment), str(HERE / file), kind]
+def _ours_in_python(file: str, environment: str, *kind: str) -> Callable[[], list[str]]:
+    return lambda: [_python(environment), str(HERE / file), *kind]
 
 
 def _ours_in_node(file: str, kind: str) -> Callable[[], list[str]]:
@@ -65,35 +66,38 @@ class Server:
         title: What it is, and its version.
         command: Its command, without the arguments that say how it serves.
         modern: Whether it speaks 2026-07-28 as well as 2025-11-25.
-        stdio: The arguments for stdio; `{folder}` becomes a folder of its own.
+        stdio: The arguments for stdio, or None if it has none; `{folder}` becomes a folder of its own.
         http: The arguments for Streamable HTTP, or None if it has none.
         environment: Variables for its process.
+        protected: Whether it takes access tokens; their issuer is one more argument.
     """
 
     title: str
     command: Callable[[], list[str]]
     modern: bool = False
-    stdio: tuple[str, ...] = ()
+    stdio: tuple[str, ...] | None = ()
     http: tuple[str, ...] | None = None
     environment: dict[str, str] = attrs.field(factory=dict)
+    protected: bool = False
 
     @property
     def runs(self) -> list[tuple[str, str]]:
         """Return each transport and revision that it is checked over."""
-        transports = ["stdio", "http"] if self.http is not None else ["stdio"]
+        transports = [name for name in ("stdio", "http") if getattr(self, name) is not None]
         revisions = [LEGACY, MODERN] if self.modern else [LEGACY]
         return [(transport, revision) for transport in transports for revision in revisions]
 
     def over_stdio(self, folder: Path) -> tuple[list[str], dict[str, str]]:
         """Return the command for stdio, and its variables."""
+        assert self.stdio is not None
         arguments = [each.format(folder=folder) for each in self.stdio]
         return [*self.command(), *arguments], {name: at.format(folder=folder) for name, at in self.environment.items()}
 
     @contextmanager
-    def over_http(self) -> Iterator[str]:
-        """Run it over HTTP, and yield its URL."""
+    def over_http(self, *issuer: str) -> Iterator[str]:
+        """Run it over HTTP, and yield its URL; a protected one with the issuer of its tokens."""
         assert self.http is not None
-        command = [*self.command(), *self.http]
+        command = [*self.command(), *self.http, *issuer]
         environment = os.environ | {"PORT": "0"}  # for the npm servers; ours choose a port in any case
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             assert process.stdout is not None
@@ -109,6 +113,7 @@ class Server:
 
 
 _SDK = {"stdio": ("stdio",), "http": ("http",)}
+_PROTECTED: dict[str, Any] = {"stdio": None, "http": ("http",), "protected": True}
 
 SERVERS = {
     "python-v1": Server("Python SDK 1.30.0", _ours_in_python("python_server.py", "python_v1", "v1"), **_SDK),
@@ -116,6 +121,16 @@ SERVERS = {
     "fastmcp": Server("FastMCP 4.2.3", _ours_in_python("python_server.py", "fastmcp", "fastmcp"), modern=True, **_SDK),
     "typescript-v1": Server("TypeScript SDK 1.32.2", _ours_in_node("ts_server.mjs", "v1"), **_SDK),
     "typescript-v2": Server("TypeScript SDK 2.4.0", _ours_in_node("ts_server.mjs", "v2"), modern=True, **_SDK),
+    "python-v2-protected": Server(
+        "Python SDK 2.3.0", _ours_in_python("python_server.py", "tests", "v2"), modern=True, **_PROTECTED
+    ),
+    "fastmcp-protected": Server(
+        "FastMCP 4.2.3", _ours_in_python("python_server.py", "fastmcp", "fastmcp"), modern=True, **_PROTECTED
+    ),
+    "typescript-v1-protected": Server("TypeScript SDK 1.32.2", _ours_in_node("ts_server.mjs", "v1"), **_PROTECTED),
+    "typescript-v2-protected": Server(
+        "TypeScript SDK 2.4.0", _ours_in_node("ts_server.mjs", "v2"), modern=True, **_PROTECTED
+    ),
     "everything": Server(
         "server-everything 2026.8.31", _node_server("everything"), stdio=("stdio",), http=("streamableHttp",)
     ),
@@ -133,11 +148,19 @@ SERVERS = {
 
 @attrs.frozen
 class Client:
-    """A client on an SDK of others; its command takes `legacy` or `auto`, then the URL of a server."""
+    """A client on an SDK of others; its command takes `legacy` or `auto`, then the URL of a server.
+
+    Attributes:
+        title: What it is, and its version.
+        command: Its command.
+        modern: Whether it speaks 2026-07-28 as well as 2025-11-25.
+        signs_in: Whether it is for protected servers, at which it signs in.
+    """
 
     title: str
     command: Callable[[], list[str]]
     modern: bool = False
+    signs_in: bool = False
 
     @property
     def revisions(self) -> list[str]:
@@ -154,4 +177,11 @@ CLIENTS = {
     "fastmcp-client": Client("FastMCP 4.2.3", _ours_in_python("python_client.py", "fastmcp", "fastmcp"), modern=True),
     "typescript-v1-client": Client("TypeScript SDK 1.32.2", _ours_in_node("ts_client.mjs", "v1")),
     "typescript-v2-client": Client("TypeScript SDK 2.4.0", _ours_in_node("ts_client.mjs", "v2"), modern=True),
+    "python-v2-sign-in": Client(
+        "Python SDK 2.3.0", _ours_in_python("python_sign_in.py", "tests"), modern=True, signs_in=True
+    ),
+    "typescript-v1-sign-in": Client("TypeScript SDK 1.32.2", _ours_in_node("ts_sign_in.mjs", "v1"), signs_in=True),
+    "typescript-v2-sign-in": Client(
+        "TypeScript SDK 2.4.0", _ours_in_node("ts_sign_in.mjs", "v2"), modern=True, signs_in=True
+    ),
 }

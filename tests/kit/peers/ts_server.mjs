@@ -1,7 +1,8 @@
 // A server with something of everything, on the TypeScript SDK (v1 or v2), over stdio or HTTP.
 //
-// Usage: ts_server.mjs <folder of the packages> v1|v2 stdio|http. Over HTTP it prints its URL. HTTP is as each SDK serves it: v1 with
-// sessions, v2 both eras, the legacy one without sessions. `python_server.py` is the same in Python.
+// Usage: ts_server.mjs <folder of the packages> v1|v2 stdio|http [issuer]. Over HTTP it prints its URL. HTTP is as each SDK serves it:
+// v1 with sessions, v2 both eras, the legacy one without sessions. Given the issuer of its tokens, it is protected.
+// `python_server.py` is the same in Python.
 
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
@@ -9,7 +10,7 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [modules, version, transport] = process.argv.slice(2);
+const [modules, version, transport, issuer] = process.argv.slice(2);
 const resolver = createRequire(path.join(modules, "package.json"));
 const load = async (name) => await import(pathToFileURL(resolver.resolve(name)).href);
 const z = await load("zod");
@@ -17,7 +18,10 @@ const v1 = version === "v1";
 const from = async (names) => Object.assign({}, ...(await Promise.all(names.map(load))));
 const sdk = await from(
   v1
-    ? ["server/mcp.js", "server/stdio.js", "server/streamableHttp.js", "server/completable.js", "types.js"].map((file) => `@modelcontextprotocol/sdk/${file}`)
+    ? [
+        ...["server/mcp.js", "server/stdio.js", "server/streamableHttp.js", "server/completable.js", "types.js"],
+        ...(issuer ? ["server/auth/errors.js", "server/auth/middleware/bearerAuth.js", "server/auth/router.js"] : []),
+      ].map((file) => `@modelcontextprotocol/sdk/${file}`)
     : ["@modelcontextprotocol/server", "@modelcontextprotocol/server/stdio", "@modelcontextprotocol/node"],
 );
 
@@ -106,6 +110,11 @@ function build({ era } = {}) {
     const config = { inputSchema, ...(outputSchema && { outputSchema }), annotations: { readOnlyHint: true } };
     server.registerTool(name, config, (given, extra) => run(given, context(extra), server, extra, era));
   }
+  if (issuer && !v1) {
+    // A scope of its own, with which the others can do nothing: v1 knows none for single tools.
+    const config = { inputSchema: {}, annotations: { readOnlyHint: true }, scopeChallenge: sdk.requireScopes("write") };
+    server.registerTool("publish", config, () => text("published"));
+  }
   // This one is not annotated as reading only.
   server.registerTool("forget", { inputSchema: { everything: z.boolean() } }, ({ everything }) => text(`forgot ${everything}`));
   server.registerResource("text", "peer://text", { mimeType: "text/plain" }, ({ href }) => ({ contents: [{ uri: href, text: "some text" }] }));
@@ -119,12 +128,17 @@ function build({ era } = {}) {
   return server;
 }
 
+const listener = createServer();
+if (transport === "http") await new Promise((resolve) => listener.listen(0, "127.0.0.1", resolve));
+const origin = `http://127.0.0.1:${listener.address()?.port ?? 0}`; // over stdio, nothing listens
+const resource = new URL(`${origin}/mcp`);
 const sessions = new Map();
 
 async function session(request, response) {
   const id = request.headers["mcp-session-id"];
-  let transport = sessions.get(id);
-  if (id && !transport) {
+  const user = request.auth?.extra.subject;
+  let { transport, owner } = sessions.get(id) ?? {};
+  if (id && (!transport || owner !== user)) {
     const error = { code: -32001, message: "Session not found" };
     return void response.writeHead(404, { "Content-Type": "application/json" }).end(JSON.stringify({ jsonrpc: "2.0", id: null, error }));
   }
@@ -132,9 +146,9 @@ async function session(request, response) {
     transport = new sdk.StreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,
       enableDnsRebindingProtection: true,
-      allowedHosts: [`127.0.0.1:${listener.address().port}`],
-      allowedOrigins: [`http://127.0.0.1:${listener.address().port}`],
-      onsessioninitialized: (given) => void sessions.set(given, transport),
+      allowedHosts: [resource.host],
+      allowedOrigins: [origin],
+      onsessioninitialized: (given) => void sessions.set(given, { transport, owner: user }),
       onsessionclosed: (given) => void sessions.delete(given),
     });
     await build().connect(transport);
@@ -143,6 +157,7 @@ async function session(request, response) {
 }
 
 let serve = session;
+let elsewhere = (_, response) => response.writeHead(404).end();
 if (v1 || transport === "stdio") {
   changed = (server) => {
     server.sendToolListChanged();
@@ -155,13 +170,54 @@ if (v1 || transport === "stdio") {
     handler.notify.resourceUpdated("peer://text");
   };
   serve = sdk.toNodeHandler(handler);
+  if (issuer) protectV2(handler, await protection());
 }
-const listener = createServer((request, response) => {
-  const { origin } = request.headers;
-  if (request.url !== "/mcp") response.writeHead(404).end();
-  else if (!v1 && !sdk.validateOriginHeader(origin, sdk.localhostAllowedOrigins()).ok) response.writeHead(403).end();
+if (issuer && v1) protectV1((await load("express")).default(), await protection());
+
+// The SDKs leave to their users to verify the signature of a token, its times, and who has issued it.
+async function protection() {
+  const { createRemoteJWKSet, jwtVerify } = await load("jose");
+  const keys = createRemoteJWKSet(new URL(`${issuer}/jwks`));
+  const refuse = () => {
+    throw v1 ? new sdk.InvalidTokenError("not valid") : new sdk.OAuthError(sdk.OAuthErrorCode.InvalidToken, "not valid");
+  };
+  const verifier = {
+    async verifyAccessToken(token) {
+      const { payload } = await jwtVerify(token, keys, { issuer }).catch(refuse);
+      const { aud, client_id: clientId, exp: expiresAt, scope, sub: subject } = payload;
+      return { token, clientId, scopes: scope.split(" "), expiresAt, resource: new URL(aud), extra: { subject } };
+    },
+  };
+  const endpoints = { authorization_endpoint: `${issuer}/authorize`, token_endpoint: `${issuer}/token` };
+  const oauthMetadata = { issuer, ...endpoints, response_types_supported: ["code"] };
+  const resourceMetadataUrl = sdk.getOAuthProtectedResourceMetadataUrl(resource);
+  return {
+    gate: sdk.requireBearerAuth({ verifier, requiredScopes: ["read"], resourceMetadataUrl, expectedResource: resource }),
+    metadata: { oauthMetadata, resourceServerUrl: resource, scopesSupported: ["read"] },
+  };
+}
+
+function protectV1(app, { gate, metadata }) {
+  app.use(sdk.mcpAuthMetadataRouter(metadata));
+  app.all("/mcp", gate, session);
+  serve = elsewhere = app;
+}
+
+function protectV2(handler, { gate, metadata }) {
+  const guarded = async (request) => {
+    const auth = await gate(request);
+    return auth instanceof Response ? auth : handler.fetch(request, { authInfo: auth });
+  };
+  const document = (request) => sdk.oauthMetadataResponse(request, metadata) ?? new Response(null, { status: 404 });
+  serve = sdk.toNodeHandler({ fetch: guarded });
+  elsewhere = sdk.toNodeHandler({ fetch: document });
+}
+
+listener.on("request", (request, response) => {
+  if (request.url.split("?")[0] !== "/mcp") elsewhere(request, response);
+  else if (!v1 && !sdk.validateOriginHeader(request.headers.origin, sdk.localhostAllowedOrigins()).ok) response.writeHead(403).end();
   else serve(request, response);
 });
-if (transport === "http") listener.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${listener.address().port}/mcp`));
+if (transport === "http") console.log(resource.href);
 else if (v1) await build().connect(new sdk.StdioServerTransport());
 else sdk.serveStdio(build);
