@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,16 +24,25 @@ EVERY_DAY = {"memory"}
 BY_HAND = {"git", "time", "fetch", "fastmcp", "python-v2-client", "fastmcp-client"}
 """Peers on the same SDKs as others: three minutes for little news. `.ci/long peers` checks them."""
 
-PEERS = [
-    pytest.param(peer, marks=() if peer in EVERY_DAY else pytest.mark.again)
-    for peer in (*SERVERS, *CLIENTS)
-    if peer not in BY_HAND
-]
+SLOW = {"python-v2-protected", "fastmcp-protected", "python-v2-sign-in", "typescript-v2-sign-in"}
+"""Peers about authorization that take twenty seconds and more; others of their kind do not."""
+
+
+def marks_of(peer: str) -> Sequence[pytest.MarkDecorator]:
+    return [] if peer in EVERY_DAY else [pytest.mark.long if peer in SLOW else pytest.mark.again]
+
+
+PEERS = [pytest.param(peer, marks=marks_of(peer)) for peer in (*SERVERS, *CLIENTS) if peer not in BY_HAND]
+
+
+def examples_of(peer: str) -> int:
+    # A client that signs in meets each trap once in the first eighteen.
+    return 60 if peer in SERVERS else 30 if CLIENTS[peer].signs_in else 8
 
 
 @pytest.mark.parametrize("peer", PEERS)
 async def test_the_kit_finds_what_is_known(peer: str) -> None:
-    reports = await check_all(peer, 8 if peer in CLIENTS else 60, DEADLINE)
+    reports = await check_all(peer, examples_of(peer), DEADLINE)
     assert not differences(reports, baseline(peer)), [(each.target, each.ended, each.examples) for each in reports]
 
 
