@@ -108,6 +108,16 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-12
     [
         # Headers.
         ("Authorization: Bearer abcdef123456", "Authorization: Bearer ***"),
+        *(
+            (each, each)  # a challenge names what is wrong, and no secret
+            for each in (
+                'WWW-Authenticate: Bearer error="invalid_token", scope="read"',
+                'Bearer realm="staff", error="insufficient_scope"',
+                'DPoP algs="ES256", error="use_dpop_nonce"',
+                'Bearer resource_metadata="https://host.example/.well-known/oauth-protected-resource"',
+            )
+        ),
+        ("bearer key: abcdef", "bearer key: ***"),
         ("authorization: hunter2 hunter3\r\nAccept: */*", "authorization: ***\r\nAccept: */*"),
         ('Authorization: Digest username="me", response="6629"', "Authorization: Digest ***"),
         ("curl -H 'Authorization: Basic dXNlcjpwYXNz' https://host", "curl -H 'Authorization: Basic ***' https://host"),

@@ -171,7 +171,12 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
     # HTTP credentials follow the name of their scheme (RFC 9110, section 11.4). The second pattern of each entry
     # excludes prose, such as "a bearer credential".
     (
-        late_pattern(r"\b(Bearer|DPoP|Negotiate|ApiKey|GenieKey|FlyV1)\s{1,16}+([\w.~+/=-]{8,}+)", re.IGNORECASE),
+        # In a challenge, the name of a parameter follows the scheme.
+        late_pattern(
+            r"\b(Bearer|DPoP|Negotiate|ApiKey|GenieKey|FlyV1)\s{1,16}+"
+            r"(?!(?:error_description|error_uri|resource_metadata)=\")([\w.~+/=-]{8,}+)",
+            re.IGNORECASE,
+        ),
         _where(r"[0-9+/=_.-]", lambda found: f"{found[1]} {MASK}"),
     ),
     (
@@ -240,6 +245,11 @@ _SCALAR = late_pattern(r"[|>][0-9+-]{0,2}+[ \t]{0,64}+\r?+\n")
 _LINE = late_pattern(r"(?:[^\r\n\\]|\\(?![rn]))*+")
 _BRACKET = late_pattern(r"""[\[\]{}]|(\\{0,15}+)(["'`])""")
 _SCHEME = late_pattern(r"(?:Basic|Bearer|Digest|DPoP|Negotiate|Token|ApiKey|AWS4-HMAC-SHA256) ", re.IGNORECASE)
+
+_OF_CHALLENGES: Final = frozenset(
+    {"algs", "error", "error_description", "error_uri", "realm", "resource_metadata", "scope"}
+)
+"""The parameters that may follow the scheme in ``WWW-Authenticate`` (RFC 6750, section 3; RFC 9449; RFC 9728)."""
 
 _NOTHING: Final = frozenset(
     """true false null none nil undefined str string int integer number float bool boolean bytes object array any
@@ -319,9 +329,9 @@ def _is_named_secret(text: str, found: re.Match[str]) -> bool:
         return False  # a greater-than sign that does not end an XML tag
     if before.endswith(("?", "&", "#", "%3F", "%26", "%23", "%3f")):
         return is_secret(name, Place.QUERY)
-    # In prose a name may have several words: "API key: …".
+    # In prose a name may have several words: "API key: …". In a challenge, the scheme is no part of the name.
     if before.endswith(" ") and (word := before[:-1].rpartition(" ")[2]).isalpha():
-        name = f"{word} {name}"
+        name = name if name in _OF_CHALLENGES and _SCHEME.fullmatch(f"{word} ") else f"{word} {name}"
     elif start == 0 and is_secret(name, Place.QUERY):
         # The text may be the body of a submitted form, which begins with a name.
         value = _UNQUOTED.match(text, found.end())
