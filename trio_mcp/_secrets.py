@@ -329,7 +329,7 @@ def _is_named_secret(text: str, found: re.Match[str]) -> bool:
         return False  # a greater-than sign that does not end an XML tag
     if before.endswith(("?", "&", "#", "%3F", "%26", "%23", "%3f")):
         return is_secret(name, Place.QUERY)
-    # In prose a name may have several words: "API key: …". In a challenge, the scheme is no part of the name.
+    # In prose a name may have several words: "API key: …". In a challenge, the name does not begin with the scheme.
     if before.endswith(" ") and (word := before[:-1].rpartition(" ")[2]).isalpha():
         name = name if name in _OF_CHALLENGES and _SCHEME.fullmatch(f"{word} ") else f"{word} {name}"
     elif start == 0 and is_secret(name, Place.QUERY):
