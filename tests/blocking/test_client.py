@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dis
 import inspect
 import itertools
 import random
@@ -432,38 +431,32 @@ def add(server: Server) -> None:
         client.call_tool("add", {"a": 1, "b": 2})
 
 
-LOOKS = {dis.opmap[name] for name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME") if name in dis.opmap}
-"""The instructions after which Python looks for signals, but for jumps."""
-
-
 @contextlib.contextmanager
 def struck_after(call: int) -> Iterator[list[str]]:
-    """Raise `KeyboardInterrupt` after a call of the main thread, once a portal starts; yield the place."""
+    """Raise `KeyboardInterrupt` in the main thread, once a portal starts, where Python looks for signals.
+
+    That is where a function begins, and after the call of one that is written in C. Loops are left out.
+
+    Args:
+        call: The number of such places that are passed before.
+    """
     struck, calls, started = list[str](), itertools.count(1), list[bool]()
-    latest: dict[FrameType, int] = {}
 
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        frame.f_trace_opcodes = True
-        if frame.f_code is Portal.start.__code__:
+    def look(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is Portal.start.__code__:
             started.append(True)
-        if frame.f_code is weakref.finalize.__call__.__code__:  # Python drops what strikes there
+        if event == "call" and frame.f_code is weakref.finalize.__call__.__code__:  # Python drops what strikes there
             started.clear()
-        if started and event == "opcode":
-            if latest.get(frame) in LOOKS and next(calls) == call:
-                struck.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
-                raise KeyboardInterrupt
-            latest[frame] = frame.f_code.co_code[frame.f_lasti]
-        elif event in ("return", "exception"):  # a call that raises ends in a handler, where Python looks for nothing
-            latest.pop(frame, None)
-        return trace
+        if started and event in ("call", "c_return") and next(calls) == call:
+            struck.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+            raise KeyboardInterrupt
 
-    before = sys.gettrace()
-    sys.settrace(trace)
+    before = sys.getprofile()
+    sys.setprofile(look)
     try:
         yield struck
     finally:
-        sys.settrace(before)
-        latest.clear()
+        sys.setprofile(before)
 
 
 def threads_left() -> list[str]:
