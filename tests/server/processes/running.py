@@ -20,6 +20,7 @@ import trio
 from tests.waiting import eventually
 from trio_mcp import Client
 from trio_mcp._nursery import background_nursery
+from trio_mcp.server.signals import CHILD
 
 __all__ = ["PROGRAM", "Running", "running"]
 
@@ -50,8 +51,8 @@ class Running:
             found = {
                 each.pid
                 for each in psutil.Process(self.process.pid).children()
-                # Importing Trio starts this one, to look for a library.
-                if each.status() != psutil.STATUS_ZOMBIE and each.name() != "ldconfig"
+                # Importing Trio starts a process, too, to look for a library; it has no mark of the supervisor.
+                if each.status() != psutil.STATUS_ZOMBIE and CHILD in each.environ()
             }
             self.seen |= found
             return found
