@@ -167,5 +167,7 @@ async def test_a_client_of_the_legacy_era_gets_an_ordinary_call(task: Any) -> No
         assert client.extensions == {}
         assert client.capabilities.tasks is None
         assert (await client.call_tool("step")).data is False
-        with pytest.raises(McpError, match="only runs as a task, which this revision of the protocol does not have"):
-            await client.call_tool("archive")
+        # In a result, which a model sees, and not in an error.
+        refused = await client.call_tool("archive")
+        assert refused.is_error
+        assert "only runs as a task, which this revision of the protocol does not have" in refused.text

@@ -21,7 +21,8 @@ class TaskPolicy:
 
     Attributes:
         mode: ``"optional"``: a call becomes a task if it takes longer than ``after``, or asks for input.
-            ``"required"``: the same, but a client without the extension is refused (-32021; in the legacy era -32602).
+            ``"required"``: the same, but a client without the extension is refused (-32021; in the legacy era by a
+            result that says why).
             ``"manual"``: a call becomes a task when the function calls `Context.detach`; until then it asks for input
             in rounds of the call.
         after: Seconds that a call may take before it becomes a task; 0 makes a task of every call.

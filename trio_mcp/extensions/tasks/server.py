@@ -32,6 +32,7 @@ from trio_mcp.server.context import Context, ServedContext
 from trio_mcp.server.extensions import ExtensionRun, ServerExtension
 from trio_mcp.server.features.extension_parts import ExtensionMethod, ListenField
 from trio_mcp.server.input.request_state import Question
+from trio_mcp.server.outputs import text_result
 from trio_mcp.server.task_policy import TaskMode, TaskPolicy
 from trio_mcp.stores.contract import JournalEntry, StoredTask, StoreError
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -103,9 +104,7 @@ class TasksOnServer(ServerExtension):
         if tool is None or policy is None or (tool.filtered and not context.settings.shows(tool, context)):
             return call_next()
         if not context.rules.modern or IDENTIFIER not in context.client_extensions:
-            if policy.mode == "required":
-                _refuse(context)
-            return call_next()
+            return _refused(context) if policy.mode == "required" else call_next()
         return self._call(context, engine, policy)
 
     async def _call(self, context: ServedContext[Any], engine: TaskEngine, policy: TaskPolicy) -> dict[str, Any]:
@@ -272,18 +271,21 @@ def listened_ids(value: Any) -> list[str]:
     return list(dict.fromkeys(value))
 
 
-def _refuse(context: ServedContext[Any]) -> None:
+async def _refused(context: ServedContext[Any]) -> dict[str, Any]:
     """Refuse a call of a tool that only runs as a task.
 
+    In the legacy era, which has no code for this, the result says that the call failed: a model sees that, and not an
+    error.
+
     Raises:
-        McpError: With -32021 (Capability Negotiation); in the legacy era, which does not have this code, with -32602.
+        McpError: In the modern era, with -32021 (Capability Negotiation).
     """
     if context.rules.missing_extension_error:
         context.require_client_extension(IDENTIFIER)
-    raise McpError(
-        INVALID_PARAMS,
+    return text_result(
         f"the tool {context.params.get('name')!r} only runs as a task, which this revision of the protocol does not "
         f"have: use {LATEST} and declare {IDENTIFIER!r}",
+        is_error=True,
     )
 
 
