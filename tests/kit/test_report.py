@@ -244,3 +244,18 @@ def test_the_last_lines_say_what_ended_the_check_and_whether_more_time_would_hel
         ({"examples": 30}, "The check ended after 30 of 200 examples, as there is nothing else to try."),
     ]:
         assert said in table(attrs.evolve(found, **changes))
+
+
+def test_an_event_without_data_does_not_count_as_a_message() -> None:
+    """Streams begin with one, so that a client can resume them; the texts that count are those that are not JSON."""
+    failure = report().broken[0].failure
+    assert failure is not None
+    events = (
+        Event("mark", "kit", facts={"what": "begin"}),
+        Event("message", "client", exchange=1, message={"jsonrpc": "2.0", "id": 1, "method": "ping"}),
+        Event("text", "server", exchange=1, text=b"", facts={"event_id": "1-0"}),
+        Event("message", "server", exchange=1, message={"jsonrpc": "2.0", "id": 1, "result": {}}),
+        Event("text", "server", exchange=1, text=b"{torn"),
+        Event("mark", "kit", text=b"trouble", facts={"what": "stderr"}),
+    )
+    assert attrs.evolve(failure, transcript=events).messages == 3

@@ -109,7 +109,8 @@ class Failure:
                 count, main = 0, event.connection
             elif what in ("again", "overdue", "repeated"):
                 again = what == "again"
-            elif event.kind in ("message", "text") and not again:
+            # Streams begin with an event without data, which does not count.
+            elif (event.kind == "message" or (event.kind == "text" and event.text)) and not again:
                 # The lines of a message that was broken into several follow one another, and count as one.
                 pieces = event.kind == "text" and before is not None and before.kind == "text"
                 joined = pieces and before is not None and before.sender == event.sender == "server"

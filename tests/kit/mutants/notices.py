@@ -38,9 +38,12 @@ class WritesSchemasInDraft07(Session):
         return [tool | {"inputSchema": tool["inputSchema"] | dialect} for tool in super().tools(request)]
 
 
-@breaks("list-change-announced", messages=14)
+@breaks("list-change-announced")
 class ChangesToolsInSilence(Session):
     grown = 0
+
+    def page(self, request: Request, field: str, items: list[Message]) -> Message:
+        return {field: items}  # in one page: an example seldom reads three of them twice
 
     def tools(self, request: Request) -> list[Message]:
         first, *others = super().tools(request)
@@ -66,7 +69,7 @@ class CancelsNothingInParticular(Session):
         return await super().tool_echo(request, arguments)
 
 
-@breaks("cancel-open-request", messages=10)
+@breaks("cancel-open-request", messages=14)  # every third time
 class CancelsWhatWasAnswered(Session):
     later = 0
 
