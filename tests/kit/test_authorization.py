@@ -39,10 +39,12 @@ from trio_mcp.conformance.replay import replay_plan
 from trio_mcp.conformance.report import FORMS
 from trio_mcp.conformance.rules import authorization
 from trio_mcp.conformance.rules.catalogue import RULES
+from trio_mcp.conformance.rules.history import History
 from trio_mcp.conformance.rules.model import Rule
 from trio_mcp.conformance.run import PlanRunner
 from trio_mcp.conformance.steps import Ask, AwaitResponses, Http, plan_from_json, plan_to_json
 from trio_mcp.conformance.transcript import read_transcript, write_transcript
+from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.wires.targets import open_wire_for
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters as Parameters
@@ -441,3 +443,31 @@ async def test_a_transcript_of_a_check_can_be_kept(tmp_path: Path, autojump_cloc
     found = first_broken(outcome.rule, again.events)
     assert found is not None
     assert found.problem == outcome.failure.problem
+
+
+def _exchanged(number: int, whose: str, tool: str) -> tuple[Event, Event]:
+    """Return the events of a call that was sent with a token."""
+    message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": tool}}
+    facts = {"method": "POST", "path": "/mcp", "headers": [], "whose": whose}
+    sent = Event("request", "client", exchange=number, facts=facts)
+    return sent, Event("message", "client", exchange=number, message=message)
+
+
+def _refused_for(number: int, scope: str) -> Event:
+    challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+    facts = {"status": 403, "headers": [("WWW-Authenticate", challenge)]}
+    return Event("response", "server", exchange=number, facts=facts)
+
+
+@pytest.mark.parametrize(("late", "verdicts"), [(False, ["broken"]), (True, [])])
+def test_a_challenge_is_judged_by_a_token_that_was_made_for_it(late: bool, verdicts: list[str]) -> None:
+    """If the response to another request comes first, the token has the scopes that this one has named."""
+    narrow, other, stepped = (
+        _exchanged(*each) for each in ((1, "narrow", "write"), (2, "narrow", "read"), (3, "stepped", "write"))
+    )
+    refusals = [_refused_for(2, "read"), _refused_for(1, "write")]
+    opened = Event("open", "client", facts={"transport": "http", "url": "http://127.0.0.1/mcp"})
+    events = [opened, *narrow, *other, *(refusals[:1] if late else refusals), *stepped]
+    events += [*(refusals[1:] if late else []), _refused_for(3, "write")]
+    found = [*RULES["scope-challenge-is-enough"].judge(History(events))]
+    assert ["held" if each.problem is None else "broken" for each in found] == verdicts

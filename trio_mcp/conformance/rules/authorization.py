@@ -543,15 +543,18 @@ def scope_challenge_names_metadata(response: Event, _connection: Connection, _ex
 @stated_rule(since="2025-11-25", moves=["narrow-token"], transports=["http"])
 def scope_challenge_is_enough(history: History) -> Iterator[Verdict]:
     """Check that a token with the scopes of a challenge is enough for the request that was refused."""
-    for connection in history:
-        asked: tuple[Any, Any] | None = None
-        for exchange in connection.exchanges.values():
-            key = _request(exchange)
-            if _whose(exchange) == "narrow" and exchange.status == 403 and exchange.response is not None:
-                asked = key if wanted_by(exchange.response).scopes else None
-            elif _whose(exchange) == "stepped" and key == asked is not None and exchange.response is not None:
-                wrong = f"{_shown(exchange)} needs more scopes than its challenge had named"
-                yield judged(exchange.status != 403, exchange.response, wrong)
+    exchanges = [each for connection in history for each in connection.exchanges.values() if each.response is not None]
+    places = {history.order(each.response): each for each in exchanges if each.response and each.status == 403}
+    for exchange in exchanges:
+        # The token has the scopes of the last challenge before it was sent, which another request may have met.
+        earlier = [place for place in places if place < history.order(exchange.request)]
+        if _whose(exchange) != "stepped" or not earlier or exchange.response is None:
+            continue
+        refused = places[max(earlier)]
+        is_same = _whose(refused) == "narrow" and _request(refused) == _request(exchange)
+        if is_same and refused.response is not None and wanted_by(refused.response).scopes:
+            wrong = f"{_shown(exchange)} needs more scopes than its challenge had named"
+            yield judged(exchange.status != 403, exchange.response, wrong)
 
 
 def _request(exchange: Exchange) -> tuple[Any, Any]:
