@@ -462,12 +462,12 @@ def _refused_for(number: int, scope: str) -> Event:
 @pytest.mark.parametrize(("late", "verdicts"), [(False, ["broken"]), (True, [])])
 def test_a_challenge_is_judged_by_a_token_that_was_made_for_it(late: bool, verdicts: list[str]) -> None:
     """If the response to another request comes first, the token has the scopes that this one has named."""
-    narrow, other, stepped = (
-        _exchanged(*each) for each in ((1, "narrow", "write"), (2, "narrow", "read"), (3, "stepped", "write"))
+    other, narrow, stepped = (
+        _exchanged(*each) for each in ((1, "narrow", "read"), (2, "narrow", "write"), (3, "stepped", "write"))
     )
-    refusals = [_refused_for(2, "read"), _refused_for(1, "write")]
+    refusals = [_refused_for(1, "read"), _refused_for(2, "write")]
     opened = Event("open", "client", facts={"transport": "http", "url": "http://127.0.0.1/mcp"})
-    events = [opened, *narrow, *other, *(refusals[:1] if late else refusals), *stepped]
-    events += [*(refusals[1:] if late else []), _refused_for(3, "write")]
+    order = reversed(refusals) if late else refusals
+    events = [opened, *other, *narrow, *order, *stepped, _refused_for(3, "write")]
     found = [*RULES["scope-challenge-is-enough"].judge(History(events))]
     assert ["held" if each.problem is None else "broken" for each in found] == verdicts
