@@ -11,7 +11,6 @@ from typing import Final
 
 from trio_mcp.conformance.outcomes import Failure
 from trio_mcp.conformance.rules.history import is_notification, is_request
-from trio_mcp.conformance.serving.script import Script
 from trio_mcp.conformance.steps import Ask
 from trio_mcp.conformance.transcript.events import Event
 from trio_mcp.conformance.transcript.masking import Masker
@@ -39,10 +38,10 @@ def command_for(failure: Failure, target: str) -> str:
         target: The command that starts the server, as words for a shell, or its URL; without secrets.
     """
     # An exchange that was not seen again was not shrunk either, and a line of it would hold much that is not to blame.
-    if failure.plan is None or isinstance(failure.plan, Script) or not failure.transcript or not failure.seen:
+    if failure.steps is None or not failure.transcript or not failure.seen:
         return ""
     # A value that the server has just returned may be another one next time, and a line can't take it from there.
-    if any(isinstance(step, Ask) and step.taken for step in failure.plan):
+    if any(isinstance(step, Ask) and step.taken for step in failure.steps):
         return ""
     masker = Masker()
     events = [masker.event(event) for event in failure.transcript]

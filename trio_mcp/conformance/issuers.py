@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from typing import Final, Unpack
 
 import trio
@@ -91,12 +92,13 @@ class _IssuerCheck:
         self._fetcher = Fetcher(url, self._policy)
         self._exchanges = SignInExchanges(self._fetcher)
         self._began = trio.current_time()
-        self._issuers = 0
+        self._issuers = self._wanted = 0
         self._undecided: list[str] = []
 
     async def run(self) -> None:
         resource = await self._resource()
         issuers = resource.servers[:MAX_SERVERS]
+        self._wanted = len(issuers)
         for self._issuers, issuer in enumerate(issuers, 1):
             has_metadata = await self._read_metadata(issuer)
             if self._given["sign_in"] and has_metadata:
@@ -106,7 +108,9 @@ class _IssuerCheck:
                     self._undecided.append(f"not all was tried at {shown(issuer)}: {exc}")
             if (on_progress := self._given["on_progress"]) is not None:
                 seconds = trio.current_time() - self._began
-                on_progress(Progress(self._issuers, len(issuers), seconds, self._exchanges.count, len(self._broken())))
+                on_progress(
+                    Progress(self._issuers, self._wanted, seconds, self._exchanges.count, len(self._judged()[1]))
+                )
 
     async def _resource(self) -> ProtectedResource:
         """Return the metadata of the server.
@@ -170,20 +174,19 @@ class _IssuerCheck:
 
     # --- the report --------------------------------------------------------------------------------------------------
 
-    def _broken(self) -> dict[str, Verdict]:
-        """Return the first verdict on each rule that is broken."""
-        found: dict[str, Verdict] = {}
+    def _judged(self) -> tuple[Counter[str], dict[str, Verdict]]:
+        """Return on how many occasions each rule was judged, and the first verdict on each that is broken."""
+        occasions: Counter[str] = Counter()
+        broken: dict[str, Verdict] = {}
         for rule, verdict in judge(History(self._exchanges.events), self._rules):
+            occasions[rule.id] += 1
             if verdict.problem is not None:
-                found.setdefault(rule.id, verdict)
-        return found
+                broken.setdefault(rule.id, verdict)
+        return occasions, broken
 
     def report(self, ended: Ended) -> CheckReport:
         """Return the report on what the check has found."""
-        occasions = dict.fromkeys((rule.id for rule in self._rules), 0)
-        for rule, _ in judge(History(self._exchanges.events), self._rules):
-            occasions[rule.id] += 1
-        broken = self._broken()
+        occasions, broken = self._judged()
         outcomes = tuple(self._outcome(rule, occasions[rule.id], broken.get(rule.id)) for rule in self._rules)
         return CheckReport(
             target_name(self._url),
@@ -198,7 +201,7 @@ class _IssuerCheck:
             0.0,
             outcomes,
             ended=ended,
-            wanted=self._issuers,
+            wanted=self._wanted,
             undecided=tuple(self._undecided),
             causes=causes([outcome for outcome in outcomes if outcome.status == "broken"]),
         )

@@ -88,6 +88,11 @@ class Failure:
     command: str = ""
 
     @property
+    def steps(self) -> Plan | None:
+        """The steps that can be replayed: those of the plan that a server was sent. None for any other failure."""
+        return None if isinstance(self.plan, Script) else self.plan
+
+    @property
     def is_rare(self) -> bool:
         """Whether the steps were run again, and never broke the rule in these runs."""
         return self.seen == 0 < self.of

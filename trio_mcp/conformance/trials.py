@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 import attrs
 import trio
@@ -13,13 +13,13 @@ import trio
 from trio_mcp._secrets import MASK
 from trio_mcp.auth.client.asking import Person
 from trio_mcp.auth.fetching import TIMEOUT, Fetcher, drive
-from trio_mcp.auth.rules.authorization import challenge_of
+from trio_mcp.auth.rules.authorization import challenge_of, prompt_of, with_query
 from trio_mcp.auth.rules.login import ClientRecord
 from trio_mcp.auth.rules.metadata import AuthorizationServerMetadata, ProtectedResource
-from trio_mcp.auth.rules.scopes import OFFLINE, join_scopes
+from trio_mcp.auth.rules.scopes import OFFLINE
 from trio_mcp.auth.rules.steps import Fetch, Fetched, SignIn
 from trio_mcp.auth.rules.texts import json_object
-from trio_mcp.auth.rules.token_requests import TokenEndpoint, post
+from trio_mcp.auth.rules.token_requests import TokenEndpoint, post, with_target
 from trio_mcp.conformance.credentials import claims_of
 from trio_mcp.conformance.members import items_of
 from trio_mcp.conformance.transcript.events import Event
@@ -111,7 +111,7 @@ class SignInExchanges:
             issuer: The issuer that it concerns.
             status: The status of the response; 0 if there was none.
             answer: The JSON object in the response, if it was one.
-            led: The parameters with which a browser is led back to the client, if it is.
+            led: The parameters of the redirection to the client, if the response is one.
             facts: Further facts.
         """
         form, answer = _form(fetch), answer or {}
@@ -205,14 +205,6 @@ class Trials:
         act = self.exchanges.maker("token", self.issuer, trial=trial, client_method=self.client.method)
         return await drive(post(endpoint, "token", url, whole), act)
 
-    def _scopes(self) -> dict[str, str]:
-        """Return the parameters that ask for what the server needs, and for a refresh token."""
-        # Where this scope is offered, there is no refresh token without it, and often none without a consent.
-        offline = frozenset({OFFLINE}) & (self.at.scopes or frozenset())
-        scopes = (self.resource.scopes or frozenset()) | offline
-        consent = {"prompt": "consent"} if offline and self.client.origin != "given" else {}
-        return {**({"scope": join_scopes(scopes)} if scopes else {}), **consent}
-
     async def _code(self, trial: str, redirect: str) -> tuple[str, str]:
         """Return a verifier, and the code that goes with it.
 
@@ -241,17 +233,18 @@ class Trials:
         """
         state = secrets.token_urlsafe(32)
         pkce = {} if verifier is None else {"code_challenge": challenge_of(verifier), "code_challenge_method": "S256"}
+        # Where this scope is offered, there is no refresh token without it.
+        scopes = (self.resource.scopes or frozenset()) | ({OFFLINE} & (self.at.scopes or frozenset()))
+        prompt = prompt_of(self.client, scopes)
         parameters = {
             "response_type": "code",
             "client_id": self.client.id,
             "redirect_uri": redirect,
             "state": state,
-            "resource": resource or self.resource.resource,
-            **self._scopes(),
             **pkce,
+            **({} if prompt is None else {"prompt": prompt}),
         }
-        base = self.at.need("authorization", "authorization")
-        url = f"{base}{'&' if '?' in base else '?'}{urlencode(parameters)}"
+        url = with_query(self.at, with_target(parameters, scopes, resource or self.resource.resource))
         fetch = Fetch("authorization", "GET", url)
         fetched = await self.exchanges.make(fetch, "authorize", self.issuer, trial=trial)
         led = led_to(fetched, redirect)

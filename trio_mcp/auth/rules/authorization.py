@@ -19,7 +19,15 @@ from trio_mcp.auth.rules.steps import Flow, SignIn
 from trio_mcp.auth.rules.texts import cleaned
 from trio_mcp.errors import AuthorizationError
 
-__all__ = ["AuthorizationCode", "authorize", "challenge_of", "check_redirection", "require_pkce"]
+__all__ = [
+    "AuthorizationCode",
+    "authorize",
+    "challenge_of",
+    "check_redirection",
+    "prompt_of",
+    "require_pkce",
+    "with_query",
+]
 
 STEP: Final = "authorization"
 REDIRECTION: Final = "redirection"
@@ -86,21 +94,27 @@ def authorize(
         "scope": join_scopes(scopes) or None,
         # With `dpop_jkt`, a stolen code can't be redeemed with another key (RFC 9449, section 10).
         "dpop_jkt": thumbprint,
-        "prompt": prompt or _prompt(client, scopes),
+        "prompt": prompt or prompt_of(client, scopes),
     }
-    url = _with_query(at, {name: value for name, value in parameters.items() if value is not None})
+    url = with_query(at, {name: value for name, value in parameters.items() if value is not None})
     answer: Mapping[str, str] = yield SignIn(url, state, redirect, at.issuer)
     return AuthorizationCode(check_redirection(answer, at, state), verifier, redirect)
 
 
-def _prompt(client: ClientRecord, scopes: Collection[str]) -> str | None:
+def prompt_of(client: ClientRecord, scopes: Collection[str]) -> str | None:
+    """Return the ``prompt`` of an authorization request; None to send none."""
     # Without the prompt for consent there is no refresh token, unless consent was given in another way (OpenID Connect
     # Core, section 11). For a client that was registered by hand, an administrator has often consented on behalf of all
     # people. With the prompt, those who may not consent themselves could not sign in.
     return "consent" if OFFLINE in scopes and client.origin != "given" else None
 
 
-def _with_query(at: AuthorizationServerMetadata, parameters: Mapping[str, str]) -> str:
+def with_query(at: AuthorizationServerMetadata, parameters: Mapping[str, str]) -> str:
+    """Return the URL of an authorization request.
+
+    Raises:
+        AuthorizationError: If the metadata names no endpoint, or one that sets a parameter itself.
+    """
     # The endpoint's own query is kept (RFC 6749, section 3.1).
     endpoint, _, query = at.need("authorization", STEP).partition("?")
     # No parameter may be repeated (RFC 6749, section 3.1), because the server could use either value. Names are

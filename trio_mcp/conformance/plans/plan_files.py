@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 
 from trio_mcp.conformance.outcomes import CheckReport, Outcome
-from trio_mcp.conformance.serving.script import Script
 from trio_mcp.conformance.steps import Plan, plan_from_json, plan_to_json
 from trio_mcp.conformance.transcript.files import FORMAT, TranscriptError, read_object
 from trio_mcp.types.versions import REVISIONS
@@ -58,7 +57,7 @@ def write_plan_files(report: CheckReport, folder: str | Path) -> list[Path]:
 def _as_json(outcome: Outcome, report: CheckReport) -> dict[str, Any] | None:
     failure = outcome.failure
     # For a client's failure, the plan is the script of a server, and there is no command that replays it.
-    if failure is None or failure.plan is None or isinstance(failure.plan, Script):
+    if failure is None or failure.steps is None:
         return None
     return {
         FORMAT: "plan",
@@ -69,7 +68,7 @@ def _as_json(outcome: Outcome, report: CheckReport) -> dict[str, Any] | None:
         "target": report.target,
         "seed": report.seed,
         "example": failure.example,
-        "plan": plan_to_json(failure.plan),
+        "plan": plan_to_json(failure.steps),
     }
 
 

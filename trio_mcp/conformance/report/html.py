@@ -34,7 +34,6 @@ from trio_mcp.conformance.report.view import (
     transcript_of,
 )
 from trio_mcp.conformance.rules.model import LEVELS
-from trio_mcp.conformance.serving.script import Script
 from trio_mcp.conformance.transcript.files import as_line
 
 __all__ = ["html"]
@@ -153,8 +152,7 @@ def _failure(outcome: Outcome, others: Sequence[Outcome]) -> list[str]:
         head.append(f'<p><a href="{escape(link)}" rel="noreferrer">The specification: {where}</a></p>')
     if failure is None:
         return [*head, "</div></article>"]
-    # Only a server's failure can be replayed, so there is no file for another one.
-    name = "" if failure.plan is None or isinstance(failure.plan, Script) else safe(plan_file_name(rule.id))
+    name = "" if failure.steps is None else safe(plan_file_name(rule.id))
     lines = {"To see it again": name and f"trio-mcp replay {name} TARGET", "Without the kit": safe(failure.command)}
     shown = (f'<p class="fine">{way}:</p><pre class="command">{line}</pre>' for way, line in lines.items() if line)
     also = f'<p class="fine">The same breaks:</p><ul>{"".join(map(_also, others))}</ul>' if others else ""

@@ -546,9 +546,11 @@ def scope_challenge_is_enough(history: History) -> Iterator[Verdict]:
     exchanges = [each for connection in history for each in connection.exchanges.values() if each.response is not None]
     places = {history.order(each.response): each for each in exchanges if each.response and each.status == 403}
     for exchange in exchanges:
+        if _whose(exchange) != "stepped" or exchange.response is None:
+            continue
         # The token has the scopes of the last challenge before it was sent, which another request may have met.
         earlier = [place for place in places if place < history.order(exchange.request)]
-        if _whose(exchange) != "stepped" or not earlier or exchange.response is None:
+        if not earlier:
             continue
         refused = places[max(earlier)]
         is_same = _whose(refused) == "narrow" and _request(refused) == _request(exchange)
