@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from pydantic_core import from_json
 
 from tests.http_peer import LATEST, Events, Raw
 from tests.server.http.harness import Made, Name, served
@@ -46,6 +47,17 @@ class Failing(MemoryEventStore):
     async def forget(self, session: str) -> None:
         self._fail("forget")
         await super().forget(session)
+
+
+class Silent(MemoryEventStore):
+    """A store that may fail after it has stored what it was handed."""
+
+    silent = False
+
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        await super().append(session, events)
+        if self.silent:
+            raise OSError("no word from the disk")
 
 
 async def works(http: Any) -> None:
@@ -127,14 +139,6 @@ async def test_an_event_that_cannot_be_stored_affects_only_its_own_stream(caplog
 async def test_a_response_that_was_stored_without_a_word_comes_alone(caplog: pytest.LogCaptureFixture) -> None:
     """A store that fails may have stored it. A request gets one response: no error may follow that one."""
 
-    class Silent(MemoryEventStore):
-        silent = False
-
-        async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-            await super().append(session, events)
-            if self.silent:
-                raise OSError("no word from the disk")
-
     store, made = Silent(), Made()
     async with served(HttpOptions(event_store=store), made) as (_, http, _):
         raw = Raw(http)
@@ -149,6 +153,29 @@ async def test_a_response_that_was_stored_without_a_word_comes_alone(caplog: pyt
             async with raw.listen(last.id) as r:
                 _, *messages = await Events(r).messages()
                 assert [set(each) & {"result", "error"} for each in messages] == [{"result"}]
+
+
+async def test_an_event_that_was_stored_without_a_word_keeps_its_number(caplog: pytest.LogCaptureFixture) -> None:
+    """Later messages come after it. If its number were given away, the store would not keep what came with it."""
+    store, made = Silent(), Made()
+
+    @made.server.tool
+    async def steps(ctx: Context) -> None:
+        for number, store.silent in ((1, False), (2, True), (3, True), (4, False)):
+            await ctx.report_progress(number)
+            await eventually(lambda: not made.server.statistics().http[0].unstored)
+
+    async with served(HttpOptions(event_store=store), made) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        async with raw.call("steps") as r:
+            first, *live = [(each.id, each.data) async for each in Events(r)]
+        assert [id for id, _ in live] == [f"1-{number}" for number in range(1, 6)]
+        assert [from_json(data).get("params", {}).get("progress") for _, data in live] == [1, 2, 3, 4, None]
+        for place, (id, _) in enumerate([first, *live[:-1]]):
+            async with raw.listen(id) as r:
+                _, *again = [(each.id, each.data) async for each in Events(r)]
+            assert again == live[place:]
 
 
 async def test_a_notification_is_dropped_and_a_request_to_the_client_fails(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.server.http.asgi_client import Connection
 from tests.waiting import eventually
 from trio_mcp import Context, Server
 from trio_mcp.http.server.app import HttpApp
+from trio_mcp.http.server.legacy.streams import STORE_FAILED
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.stores.event_store import EventStore, StoredEvent
 from trio_mcp.stores.event_stores import MemoryEventStore, SqliteEventStore
@@ -36,6 +38,12 @@ class Call:
         self.seen: list[Any] = []
         self.last = ""
         self.sent = 0
+        self.data: dict[str, bytes] = {}
+
+    @property
+    def refused(self) -> bool:
+        """Whether the response was an error, as the store has refused it."""
+        return bool(self.seen) and "error" in self.seen[-1]
 
     def leave(self) -> None:
         """Read what has arrived, and close the connection."""
@@ -45,6 +53,9 @@ class Call:
             self.last = event.id or self.last
             if event.data:
                 self.seen.append(from_json(event.data))
+                # An id names one event. The error in place of a response that could not be stored has no id.
+                if STORE_FAILED.encode() not in event.data:
+                    assert self.data.setdefault(event.id or "", event.data) == event.data
         self.connection = None
 
 
@@ -93,16 +104,18 @@ class Client:
     def toggle(self, index: int) -> None:
         """Leave, or come back."""
         call = self.calls[index % len(self.calls)]
+        if call.connection is None and call.refused:
+            return  # there is nothing to come back for
         if call.connection is None:
             call.connection = self.open("GET", {"last-event-id": call.last})
         else:
             call.leave()
 
-    async def check(self) -> None:
-        """Let every call end, come back for the rest, and compare."""
+    async def check(self, lossy: bool) -> None:
+        """Let every call end, come back for the rest, and compare; a lossy store may have lost some of it."""
         for index, call in enumerate(self.calls):
             self.order(index, more=False)
-            for _ in range(20):
+            for _ in range(0 if call.refused else 20):
                 if call.connection is None:
                     self.toggle(index)
                 assert call.connection is not None
@@ -111,12 +124,16 @@ class Client:
                 if call.seen and "id" in call.seen[-1]:
                     break  # otherwise an older connection was late, and this one had to give way to it
             *progress, answer = call.seen
-            assert [each["params"]["progress"] for each in progress] == [*range(1, call.sent)]
+            numbers, sent = [each["params"]["progress"] for each in progress], [*range(1, call.sent)]
+            assert numbers == ([each for each in sent if each in numbers] if lossy else sent)
             assert {each["params"]["progressToken"] for each in progress} <= {call.token}
-            assert answer["result"]["structuredContent"] == {"result": call.token}
+            if lossy and "error" in answer:
+                assert answer["error"]["message"] == f"the request got no response: {STORE_FAILED}"
+            else:
+                assert answer["result"]["structuredContent"] == {"result": call.token}
 
 
-async def play(store: EventStore, steps: list[tuple[str, int, int]]) -> None:
+async def play(store: EventStore, steps: list[tuple[str, int, int]], *, lossy: bool = False) -> None:
     orders: dict[str, Any] = {}
     server = Server("test")
 
@@ -149,7 +166,7 @@ async def play(store: EventStore, steps: list[tuple[str, int, int]]) -> None:
             if outcome is not None:
                 await outcome
         for client in clients:
-            await client.check()
+            await client.check(lossy)
         nursery.cancel_scope.cancel()
 
 
@@ -196,6 +213,38 @@ def test_with_a_slow_store_everything_arrives_once_and_in_order(
 ) -> None:
     """As on a busy machine; time is that of an autojump clock."""
     trio.run(play, Hesitant(delays), steps, clock=MockClock(autojump_threshold=0))
+
+
+class Unreliable(Hesitant):
+    """A slow store that may fail when it is handed events, before it stores them or after that.
+
+    It never fails at first, so that the two sessions come to be.
+    """
+
+    def __init__(self, delays: list[float], outcomes: list[str]) -> None:
+        super().__init__(delays)
+        self._outcomes = itertools.chain(["stored"] * 2, itertools.cycle(outcomes))
+
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        outcome = next(self._outcomes)
+        if outcome != "refused":
+            await super().append(session, events)
+        if outcome != "stored":
+            await trio.lowlevel.checkpoint()
+            raise OSError(outcome)
+
+
+@settings(max_examples=examples(60))
+@given(
+    STEPS,
+    st.lists(st.sampled_from([0.0, 0.0, 0.001, 0.1, 1.0]), min_size=1, max_size=7),
+    st.lists(st.sampled_from(["stored", "stored", "stored without a word", "refused"]), min_size=1, max_size=9),
+)
+def test_whatever_a_store_refuses_nothing_comes_twice_or_under_another_number(
+    steps: list[tuple[str, int, int]], delays: list[float], outcomes: list[str]
+) -> None:
+    """What it has stored without a word included."""
+    trio.run(partial(play, lossy=True), Unreliable(delays, outcomes), steps, clock=MockClock(autojump_threshold=0))
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -28,10 +28,11 @@ from trio_mcp import Context, HttpOptions, TrioMcpError
 from trio_mcp.http.server.legacy import endpoint, session, sharing
 from trio_mcp.http.sse import COMMENT
 from trio_mcp.server import changes
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.processes.child import Inherited
 from trio_mcp.stores import MemoryStores, SqliteStores, StaleWriter, StoreError, Stores, ValkeyStores
 from trio_mcp.stores.contract import LEASE, LOOK
-from trio_mcp.stores.listeners import TopicListeners
+from trio_mcp.stores.listeners import TopicListener, TopicListeners
 from trio_mcp.stores.session_store import SessionStore
 
 pytestmark = pytest.mark.legacy
@@ -45,7 +46,12 @@ Place = Callable[[], Stores]
 
 
 class SharedMemory(MemoryStores):
-    shared = True  # by the servers in this process
+    """Shared by the servers in this process, each of which looks at it from time to time, as processes do."""
+
+    shared = True
+
+    def listen(self, topic: str, *, look: float = LOOK) -> AbstractContextManager[TopicListener]:
+        return self._listeners.listen(topic, lambda: min(look, self._until_lost()))
 
 
 @pytest.fixture(
@@ -102,6 +108,15 @@ def make(place: Place) -> Made:
         await made.go.wait()
         await ctx.report_progress(1)
         await made.finished.wait()
+
+    @made.server.tool
+    async def tell(ctx: Context) -> None:
+        assert isinstance(ctx, ServedContext)
+        await ctx.report_progress(1)
+        await made.go.wait()
+        params = {"level": "error", "data": "once"}
+        await ctx.session.send_notification("notifications/message", params)
+        await ctx.report_progress(2)
 
     @made.server.tool
     async def leave(ctx: Context) -> str:
@@ -846,6 +861,77 @@ async def test_a_response_that_was_stored_without_a_word_comes_alone(
             async with (both.one if resumed == "there" else both.two).listen(last.id) as r:
                 _, *messages = await Events(r).messages()
                 assert [set(each) & {"result", "error"} for each in messages] == [{"result"}]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["the response comes", "the response is lost"])
+async def test_a_client_may_come_back_with_an_event_that_was_stored_without_a_word(
+    place: Place, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """It has got it from another process, which has it from the store."""
+    async with opened(place) as both:
+        made, store = both.made[0], both.made[0].server._core.stores.sessions  # noqa: SLF001
+        append, failed = store.append, trio.Event()
+
+        async def silent(*args: Any, **given: Any) -> Any:
+            await append(*args, **given)
+            failed.set()
+            raise StoreError("silent")
+
+        async def refuses(key: str, events: Any, *args: Any, **given: Any) -> Any:
+            if b"result" in events[0].data:
+                raise StoreError("full")
+            return await append(key, events, *args, **given)
+
+        async with both.one.call("pace") as r:
+            first = await Events(r).next()
+        async with both.two.listen(first.id) as r:
+            events = Events(r)
+            await events.next()
+            monkeypatch.setattr(store, "append", silent)
+            made.go.set()
+            last = await events.next()
+        await failed.wait()
+        await eventually(lambda: not made.server.statistics().http[0].unstored)
+        monkeypatch.setattr(store, "append", refuses if lost else append)
+        if lost:
+            made.finished.set()
+            await eventually(lambda: not made.server.statistics().http[0].unanswered)
+        async with both.one.listen(last.id) as r:
+            assert r.status_code == 200
+            made.finished.set()
+            (answer,) = await Events(r).messages()
+        for raw in (both.one, both.two):
+            async with raw.listen(first.id) as r:
+                progress, again = await Events(r).messages()
+            assert (progress["method"], again) == ("notifications/progress", answer)
+        assert ("error" if lost else "result") in answer
+
+
+async def test_what_the_store_numbers_is_stored_once_even_if_other_messages_are_tried_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that failed may have stored it: a client must not get the same message twice."""
+    async with opened(place) as both:
+        made, store = both.made[0], both.made[0].server._core.stores.sessions  # noqa: SLF001
+        append, tried, go = store.append, list[str](), trio.Event()
+
+        async def silent(key: str, events: Any, *args: Any, **given: Any) -> Any:
+            tried.append(key)
+            await go.wait()
+            numbers = await append(key, events, *args, **given)
+            if len(tried) == 2:
+                raise StoreError("silent")
+            return numbers
+
+        monkeypatch.setattr(store, "append", silent)
+        async with both.one.call("tell") as r:
+            await eventually(lambda: tried)
+            made.go.set()
+            await eventually(lambda: made.server.statistics().http[0].unstored > 2)
+            go.set()
+            await Events(r).messages()
+        await eventually(lambda: not made.server.statistics().http[0].unstored)
+        assert len([event for event in await store.after(tried[0], 0, 0) if b"once" in event.data]) == 1
 
 
 FORGED: list[tuple[str, dict[str, Any]]] = [

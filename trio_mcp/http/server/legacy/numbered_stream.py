@@ -86,6 +86,7 @@ class NumberedStream:
         fault: Why those requests get no response; None if they get one.
         remote: Whether another process may write the stream, so that events appear in the store.
         noted: Whether the store knows that the stream is open.
+        doubtful: Whether the store may have events after ``ready``, because it failed when it was handed some.
     """
 
     number: int
@@ -103,6 +104,7 @@ class NumberedStream:
     fault: str | None = None
     remote: bool = False
     noted: bool = False
+    doubtful: bool = False
     _queue: deque[StoredEvent] | None = None
     _bytes: int = 0
     _changed: trio.lowlevel.ParkingLot | None = None  # made when needed, because most streams end without a wait
@@ -129,7 +131,7 @@ class NumberedStream:
         self.last += 1
         self._queue.append(StoredEvent(self.number, self.last, data))
         self._bytes += len(data)
-        self._advance(self.last)
+        self.allow(self.last)
 
     def keep(self, event: StoredEvent) -> None:
         """Allow a stored message to be sent, and queue it for the writer, which then need not read the store."""
@@ -144,12 +146,12 @@ class NumberedStream:
             # memory.
             if len(self._queue) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
                 self.take()
-        self._advance(max(event.number, self.ready))
+        self.allow(max(event.number, self.ready))
 
     def advance(self, number: int, *, ended: bool) -> None:
         """Learn that another process has stored the events up to a number, and whether the stream has ended."""
         self.last = max(self.last, number)
-        self._advance(max(self.ready, number))
+        self.allow(max(self.ready, number))
         if ended:
             self.end()
 
@@ -159,7 +161,7 @@ class NumberedStream:
             self.writer.scope.cancel("the client has opened the stream again")
             self.wake()  # the writer may be waiting outside its scope
 
-    def _advance(self, number: int) -> None:
+    def allow(self, number: int) -> None:
         """Allow the messages up to a number to be sent."""
         self.ready = number
         self.wake()

@@ -268,7 +268,7 @@ class HttpSession:
 
     async def _resume(self, number: int, cursor: int, request: HttpRequest, answer: HttpAnswer) -> None:
         stream = self.router.streams.get(number) or self.router.faulty.get(number)
-        if stream is not None and cursor > stream.last:
+        if stream is not None and cursor > stream.last and not stream.doubtful:
             await answer.refuse(refuse(400, "the Last-Event-ID names an event that was never sent"))
             return
         turn = 0
@@ -280,7 +280,9 @@ class HttpSession:
             if stream is not None and stream.fault is not None:
                 with _reading():
                     await self.router.look_again(stream)
-            events = await self._stored(number, cursor) if stream is None or stream.ready > cursor else ()
+            # The store may have the event of a cursor that it has refused; that of another cursor is lost.
+            read = stream is None or stream.ready > cursor or cursor > stream.last
+            events = await self._stored(number, cursor) if read else ()
         except EventsLost as exc:
             await answer.refuse(refuse(410, f"{exc}; repeat the request"))
             return
@@ -565,11 +567,13 @@ class HttpSession:
         if self.router.store is None or (events and events[0].number == cursor + 1):
             return events
         try:
-            return await self._stored(stream.number, cursor)
+            found = await self._stored(stream.number, cursor)
         except EventsLost as exc:
             logger.warning("closing the stream of a session: %s", exc)
             writer.fault = str(exc)
             return None
+        # The store may fail yet with what comes later, though it has that: an error would follow the response.
+        return found if stream.remote else [each for each in found if each.number <= stream.ready]
 
     async def _stored(self, stream: int, cursor: int) -> Sequence[StoredEvent]:
         """Return the stored events of a stream that follow the one with a given number.

@@ -21,7 +21,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing
 from trio_mcp.http.server.legacy.numbered_stream import NumberedStream
-from trio_mcp.http.server.legacy.streams import STORE_FAILED, StreamRouter, stored_end
+from trio_mcp.http.server.legacy.streams import STORE_FAILED, StreamRouter, is_end, newest_stored
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import (
     Batch,
@@ -289,7 +289,7 @@ class Membership:
             last: The number of the last event that the store is known to have.
             errors: The events to end it with, unless the store has the responses.
         """
-        if errors and await stored_end(self.store, key, stream, last) is not None:
+        if errors and (newest := await newest_stored(self.store, key, stream, last)) and is_end(newest):
             errors = ()
         await self.store.append(key, errors, token, ended=[stream])
 

@@ -41,7 +41,7 @@ from trio_mcp.session.sink import Owner
 from trio_mcp.stores.contract import StaleWriter
 from trio_mcp.stores.event_store import EventsLost, EventStore, StoredEvent
 
-__all__ = ["MAX_FAULTY", "ROOM", "STORE_FAILED", "StreamRouter", "stored_end"]
+__all__ = ["MAX_FAULTY", "ROOM", "STORE_FAILED", "StreamRouter", "is_end", "newest_stored"]
 
 ROOM = 64
 """How many messages may wait on a stream before the handler of its request has to wait (arbitrary)."""
@@ -91,10 +91,8 @@ class Later(Protocol):
     async def after(self, session: str, stream: int, number: int, /) -> Sequence[StoredEvent]: ...
 
 
-async def stored_end(store: Later, key: str, stream: int, number: int) -> int | None:
-    """Return the number of the response, or responses, with which a stream ends in a store.
-
-    A store that fails may have stored them nevertheless.
+async def newest_stored(store: Later, key: str, stream: int, number: int) -> StoredEvent | None:
+    """Return the newest event of a stream that a store has. A store that fails may have stored it nevertheless.
 
     Args:
         store: The store.
@@ -103,16 +101,19 @@ async def stored_end(store: Later, key: str, stream: int, number: int) -> int | 
         number: The number of the last event that the store is known to have.
 
     Returns:
-        None if the store has nothing after that event, or no response at the end.
+        None if the store has nothing after that event.
     """
-    last = None
+    newest = None
     with contextlib.suppress(EventsLost):
-        while events := await store.after(key, stream, number if last is None else last.number):
-            last = events[-1]
-    if last is None:
-        return None
-    message = from_json(last.data)
-    return last.number if type(message) is list or "method" not in message else None
+        while events := await store.after(key, stream, number if newest is None else newest.number):
+            newest = events[-1]
+    return newest
+
+
+def is_end(event: StoredEvent) -> bool:
+    """Return whether an event of a stream is the response, or the responses, with which the stream ends."""
+    message = from_json(event.data)
+    return type(message) is list or "method" not in message
 
 
 class RouterOwner(Protocol):
@@ -233,10 +234,13 @@ class StreamRouter:
     async def look_again(self, stream: NumberedStream) -> None:
         """Drop the fault of a stream if its store has the response nevertheless: no error may follow that one."""
         assert self.store is not None
-        end = await stored_end(self.store, self.key, stream.number, stream.last)
-        if end is not None:
+        newest = await newest_stored(self.store, self.key, stream.number, stream.last)
+        stream.doubtful = False
+        if newest is None:
+            return
+        stream.last = stream.ready = newest.number
+        if is_end(newest):
             stream.fault = None
-            stream.last = stream.ready = end
             self.faulty.pop(stream.number, None)
 
     def lose(self, stream: NumberedStream, why: str) -> None:
@@ -454,7 +458,9 @@ class StreamRouter:
         """
         while self._unstored:
             some = tuple(self._unstored)  # more may be queued while the store works
-            failed = await self._append(some)
+            failed: set[NumberedStream] = set()
+            for part in self._parts(some):
+                failed |= await self._append(part)
             for each in some:
                 if each.stream not in failed:
                     each.stream.keep(each.event)
@@ -469,6 +475,7 @@ class StreamRouter:
                 # Take back the numbers of the messages that were not stored. If a response was among them, its request
                 # gets an error from `HttpSession._finish` instead.
                 stream.last = stream.ready
+                stream.doubtful = not stream.remote
                 if stream is not self.rest and not stream.owed:
                     stream.fault = STORE_FAILED
             for stream in {each.stream for each in some}:
@@ -476,6 +483,17 @@ class StreamRouter:
             if self._room is not None:
                 self._room.unpark_all()
         self._unstored = None
+
+    def _parts(self, some: Sequence[Unstored]) -> Iterable[Sequence[Unstored]]:
+        """Divide messages into those that the store is handed together.
+
+        What the store numbers is handed over by itself, so that it is not handed over again when others fail: an
+        attempt that failed may have stored it.
+        """
+        if self._copy is None:
+            return (some,)
+        own = [each for each in some if not each.stream.remote]
+        return filter(None, (own, [each for each in some if each.stream.remote]))
 
     async def _append(self, some: Sequence[Unstored]) -> set[NumberedStream]:
         """Hand events to the store. If it refuses them together, try again for each stream by itself.
@@ -502,6 +520,9 @@ class StreamRouter:
 
     async def _hand_over(self, some: Sequence[Unstored], streams: Collection[NumberedStream]) -> None:
         assert self.store is not None
+        for stream in streams:
+            if stream.doubtful:
+                await self._count_again(stream)
         events = [each.event for each in some]
         if self._copy is None:
             await self.store.append(self.key, events)
@@ -519,3 +540,20 @@ class StreamRouter:
             if not each.event.number:
                 each.event = StoredEvent(each.event.stream, number, each.event.data)
                 each.stream.last = max(each.stream.last, number)
+
+    async def _count_again(self, stream: NumberedStream) -> None:
+        """Learn what the store has of the events that it refused, and give what follows the numbers after these.
+
+        An event with a number that the store has would not be stored, and a client may have got the other one.
+        """
+        assert self.store is not None
+        newest = await newest_stored(self.store, self.key, stream.number, stream.ready)
+        stream.doubtful = False
+        if newest is None:
+            return
+        found = newest.number - stream.ready
+        for each in self._unstored or ():
+            if each.stream is stream:
+                each.event = attrs.evolve(each.event, number=each.event.number + found)
+        stream.last += found
+        stream.allow(newest.number)
