@@ -19,7 +19,7 @@ from trio_mcp import Context
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.stores import MemoryStores, SqliteStores
 from trio_mcp.stores.event_store import StoredEvent
-from trio_mcp.stores.event_stores import MemoryEventStore, SqliteEventStore
+from trio_mcp.stores.event_stores import PAGE, MemoryEventStore, SqliteEventStore
 
 pytestmark = pytest.mark.legacy
 
@@ -437,6 +437,18 @@ async def test_an_event_id_that_no_store_can_hold_is_refused(tmp_path: Path, las
         raw.session = "unknown"
         async with raw.listen(last) as r:
             assert r.status_code == 404
+
+
+async def test_a_long_stream_that_has_ended_comes_whole() -> None:
+    """A store returns its events in pages; a client that had to come back for each would need hundreds of requests."""
+    async with session(kept()) as (_, raw):
+        async with raw.call("count", {"to": 3 * PAGE}) as r:
+            events = Events(r)
+            first = await events.next()
+            messages = await events.messages()
+        async with raw.listen(first.id) as r:
+            assert await Events(r).messages() == messages
+        assert "result" in messages[-1]
 
 
 class Unconfirmed(MemoryEventStore):

@@ -22,7 +22,7 @@ from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import HostedRun
 from trio_mcp.http.server.legacy.numbered_stream import NumberedStream, Writer
 from trio_mcp.http.server.legacy.sharing import Membership, SessionCopy
-from trio_mcp.http.server.legacy.streams import STORE_FAILED, StreamRouter
+from trio_mcp.http.server.legacy.streams import STORE_FAILED, StreamRouter, newest_stored
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.sse import COMMENT, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
@@ -264,9 +264,11 @@ class HttpSession:
             await answer.refuse(refuse(400, text))
             return
         async with self._instead_of_others(found[0]):
-            await self._resume(*found, request, answer)
+            await self._resume(store, *found, request, answer)
 
-    async def _resume(self, number: int, cursor: int, request: HttpRequest, answer: HttpAnswer) -> None:
+    async def _resume(
+        self, store: EventStore, number: int, cursor: int, request: HttpRequest, answer: HttpAnswer
+    ) -> None:
         stream = self.router.streams.get(number) or self.router.faulty.get(number)
         if stream is not None and cursor > stream.last and not stream.doubtful:
             await answer.refuse(refuse(400, "the Last-Event-ID names an event that was never sent"))
@@ -283,6 +285,11 @@ class HttpSession:
             # The store may have the event of a cursor that it has refused; that of another cursor is lost.
             read = stream is None or stream.ready > cursor or cursor > stream.last
             events = await self._stored(number, cursor) if read else ()
+            last = events[-1].number if events else cursor
+            if stream is None and events:
+                with _reading():  # the store may return only the first of the events
+                    newest = await newest_stored(store, self.router.key, number, last)
+                last = last if newest is None else newest.number
         except EventsLost as exc:
             await answer.refuse(refuse(410, f"{exc}; repeat the request"))
             return
@@ -291,7 +298,7 @@ class HttpSession:
             # messages.
             stream = NumberedStream(number, set(), stored=True, ended=True)
             # If the store has no events after the cursor, the client has received everything.
-            stream.last = stream.ready = events[-1].number if events else cursor
+            stream.last = stream.ready = last
         elif stream.turn != turn:  # the client has opened the stream again in the meantime: abandon this response
             await answer.start_events()
             await answer.finish()
