@@ -5,6 +5,7 @@ The processes are two servers with one file; `tests/server/processes` has real o
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, closing, suppress
@@ -30,7 +31,7 @@ from trio_mcp.http.sse import COMMENT
 from trio_mcp.server import changes
 from trio_mcp.server.context import ServedContext
 from trio_mcp.server.processes.child import Inherited
-from trio_mcp.stores import MemoryStores, SqliteStores, StaleWriter, StoreError, Stores, ValkeyStores
+from trio_mcp.stores import MemoryStores, SqliteStores, StaleWriter, StoreBusy, StoreError, Stores, ValkeyStores
 from trio_mcp.stores.contract import LEASE, LOOK
 from trio_mcp.stores.listeners import TopicListener, TopicListeners
 from trio_mcp.stores.session_store import SessionStore
@@ -104,9 +105,10 @@ def make(place: Place) -> Made:
             return f"it was {type(exc).__name__}: {exc}"
 
     @made.server.tool
-    async def pace(ctx: Context) -> None:
+    async def pace(ctx: Context, steps: int = 1) -> None:
         await made.go.wait()
-        await ctx.report_progress(1)
+        for step in range(steps):
+            await ctx.report_progress(step + 1)
         await made.finished.wait()
 
     @made.server.tool
@@ -932,6 +934,80 @@ async def test_what_the_store_numbers_is_stored_once_even_if_other_messages_are_
             await Events(r).messages()
         await eventually(lambda: not made.server.statistics().http[0].unstored)
         assert len([event for event in await store.after(tried[0], 0, 0) if b"once" in event.data]) == 1
+
+
+async def test_a_stream_ends_in_the_store_with_its_response_and_not_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its process died in between, no other one would end it with an error, and the client would wait forever."""
+    async with opened(place) as both:
+        made, store = both.made[0], both.made[0].server._core.stores.sessions  # noqa: SLF001
+        append, calls, newest, ended = store.append, itertools.count(1), dict[int, bytes](), list[bytes]()
+
+        async def slow(key: str, events: Any, *args: Any, **given: Any) -> Any:
+            waiting = made.server.statistics().http[0].unstored
+            match next(calls):
+                case 1:  # the other messages are handed over together
+                    await eventually(lambda: made.server.statistics().http[0].unstored == 6)
+                case 2:  # the responses come while the store has these in hand; then they are handed over one by one
+                    made.finished.set()
+                    await eventually(lambda: made.server.statistics().http[0].unstored == waiting + 2)
+                    raise StoreBusy("locked")
+            newest.update({event.stream: event.data for event in events})
+            ended.extend(newest[stream] for stream in given["ended"])
+            return await append(key, events, *args, **given)
+
+        steps = {"steps": 3}
+        async with both.one.call("pace", steps, id=1) as first, both.one.call("pace", steps, id=2) as second:
+            streams = [Events(first), Events(second)]
+            for stream in streams:
+                await stream.next()  # the store knows of it
+            monkeypatch.setattr(store, "append", slow)
+            made.go.set()
+            for stream in streams:
+                assert "result" in (await stream.messages())[-1]
+        assert [b"result" in data for data in ended] == [True, True]
+
+
+async def test_a_response_that_is_lost_while_its_request_is_noted_is_an_error_all_the_same(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note comes after the failure: the stream must not end as if it had its response."""
+    async with opened(place) as both:
+        made, store = both.made[0], both.made[0].server._core.stores.sessions  # noqa: SLF001
+        really, append, noted, go = store.open, store.append, list[int](), trio.Event()
+
+        async def slow(key: str, token: str, stream: int, requests: Any) -> Any:
+            noted.append(stream)
+            if len(noted) == 1:
+                await trio.lowlevel.checkpoint()
+                raise StoreError("away")
+            await go.wait()
+            return await really(key, token, stream, requests)
+
+        async def away(*args: Any, **given: Any) -> Any:
+            await trio.lowlevel.checkpoint()
+            raise StoreError("away")
+
+        async def look() -> bool:
+            await both.two.notify("notifications/cancelled", {"requestId": 7})  # any letter wakes the process
+            return len(noted) == 2
+
+        monkeypatch.setattr(store, "open", slow)
+        async with both.one.call("wait"):
+            pass
+        await eventually(lambda: not made.server.statistics().http[0].exchanges)
+        await eventually(look)
+        monkeypatch.setattr(store, "append", away)
+        made.go.set()
+        await eventually(lambda: not made.server.statistics().http[0].unanswered)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        go.set()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        monkeypatch.setattr(store, "append", append)
+        async with both.two.listen(f"{noted[0]}-0") as r:
+            (answer,) = await Events(r).messages()
+        assert answer["error"]["message"] == "the request got no response: the event store failed"
 
 
 FORGED: list[tuple[str, dict[str, Any]]] = [

@@ -21,7 +21,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing
 from trio_mcp.http.server.legacy.numbered_stream import NumberedStream
-from trio_mcp.http.server.legacy.streams import STORE_FAILED, StreamRouter, is_end, newest_stored
+from trio_mcp.http.server.legacy.streams import StreamRouter, is_end, newest_stored
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import (
     Batch,
@@ -115,6 +115,7 @@ class Membership:
         self._epoch = ""  # of the store, when this process joined
         self._stayed = 0.0  # when the lease was renewed last
         self._joining = trio.Lock()
+        self._ending = trio.Lock()
         # A letter that says that another process carries a stream must not be read after this one carries it again.
         self.reading = trio.Lock()
         self._next_id = 1
@@ -289,9 +290,13 @@ class Membership:
             last: The number of the last event that the store is known to have.
             errors: The events to end it with, unless the store has the responses.
         """
-        if errors and (newest := await newest_stored(self.store, key, stream, last)) and is_end(newest):
-            errors = ()
-        await self.store.append(key, errors, token, ended=[stream])
+        if not errors:
+            await self.store.append(key, (), token, ended=[stream])
+            return
+        async with self._ending:  # no two tasks see that there is no response, and store one each
+            newest = await newest_stored(self.store, key, stream, last)
+            has_responses = newest is not None and is_end(newest)
+            await self.store.append(key, () if has_responses else errors, token, ended=[stream])
 
     def end_later(self, key: str, stream: int, last: int, errors: Sequence[StoredEvent]) -> None:
         """End a stream once the store can be used again; see `end_stream`.
@@ -311,7 +316,7 @@ class Membership:
     async def _note_streams(self) -> None:
         while self.unnoted:  # noqa: ASYNC913 - the caller has checkpoints
             copy, stream = next(iter(self.unnoted.values()))
-            await copy.note(stream)
+            await copy.note(stream, stream.owed)
 
     async def _look_after_others(self) -> None:
         for dead in await self.store.take_over(lease=LEASE, most=BURIED):
@@ -556,37 +561,39 @@ class SessionCopy(EventStore):
             return
         # If the store can't be used, the request goes on: its stream can't be resumed elsewhere before it is noted.
         with self._unheard():
-            await self.note(stream)
+            await self.note(stream, stream.owed)
 
-    async def note(self, stream: NumberedStream) -> None:
-        """Note a stream in the store, unless it is noted, or owes no response any more.
+    async def note(self, stream: NumberedStream, requests: Collection[RequestId]) -> None:
+        """Note a stream in the store, unless it is noted, or has ended.
+
+        Args:
+            stream: The stream.
+            requests: The requests that have no response in the store.
 
         Raises:
             StoreError: If the store can't be used; the stream is noted later then.
         """
         async with self._noting:
-            requests = [json.dumps(each) for each in stream.owed]
             if requests and not stream.ended and not stream.noted:
                 self.membership.unnoted[self.key, stream.number] = self, stream
-                if not await self._store.open(self.key, self.token, stream.number, requests):
+                as_json = [json.dumps(each) for each in requests]
+                if not await self._store.open(self.key, self.token, stream.number, as_json):
                     self.session.end("the session has ended")
                 stream.noted = True
                 stream.wake()  # the client may have an event id now
             self.membership.unnoted.pop((self.key, stream.number), None)
         if stream.noted and not stream.owed and stream.ready == stream.last:  # the response has come in the meantime
             stream.noted = False
-            await self.close(stream.number)
+            await self.close(stream)
 
-    async def close(self, number: int, failed: Sequence[RequestId] = (), *, last: int = 0) -> None:
+    async def close(self, stream: NumberedStream) -> None:
         """End a stream in the store, now or once the store can be used again.
 
-        Args:
-            number: The number of the stream.
-            failed: The requests whose responses could not be stored, each of which gets an error.
-            last: The number of the last event that the store is known to have.
+        Requests whose responses could not be stored get an error each.
         """
-        why = f"the request got no response: {STORE_FAILED}"
-        errors = [StoredEvent(number, 0, error_for(each, why)) for each in failed]
+        number, last = stream.number, stream.last
+        why = f"the request got no response: {stream.fault}"
+        errors = [StoredEvent(number, 0, error_for(each, why)) for each in stream.asked if stream.fault is not None]
         with self._unheard():
             try:
                 await self.membership.end_stream(self.token, self.key, number, last, errors)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -70,6 +70,10 @@ class Unstored:
     question: Request | None
 
 
+Owed: TypeAlias = Mapping[NumberedStream, Collection[RequestId]]
+"""The requests that have no response yet, for each of some streams."""
+
+
 class SharedStore(Protocol):
     """The store of a session that several processes serve, as a router sees it."""
 
@@ -80,9 +84,9 @@ class SharedStore(Protocol):
         self, session: str, events: Sequence[StoredEvent], *, ended: Collection[int] = ()
     ) -> Sequence[int]: ...
 
-    async def note(self, stream: NumberedStream) -> None: ...
+    async def note(self, stream: NumberedStream, requests: Collection[RequestId]) -> None: ...
 
-    async def close(self, number: int, failed: Sequence[RequestId] = (), *, last: int = 0) -> None: ...
+    async def close(self, stream: NumberedStream) -> None: ...
 
 
 class Later(Protocol):
@@ -223,8 +227,7 @@ class StreamRouter:
             self.streams.pop(stream.number, None)
             if self._copy is not None and (stream.noted or stream.fault is not None):
                 stream.noted = False
-                failed = () if stream.fault is None else stream.asked
-                self._owner.start_soon(partial(self._copy.close, stream.number, failed, last=stream.last))
+                self._owner.start_soon(partial(self._copy.close, stream))
             # A stream with a fault is remembered, because the store alone would not show that it owed a response.
             if stream.fault is not None:
                 self.faulty[stream.number] = stream
@@ -460,7 +463,9 @@ class StreamRouter:
             some = tuple(self._unstored)  # more may be queued while the store works
             failed: set[NumberedStream] = set()
             for part in self._parts(some):
-                failed |= await self._append(part)
+                # Responses may be put on the streams while the store works: these come after what it has in hand.
+                owed = {each.stream: tuple(each.stream.owed) for each in part}
+                failed |= await self._append(part, owed)
             for each in some:
                 if each.stream not in failed:
                     each.stream.keep(each.event)
@@ -495,16 +500,20 @@ class StreamRouter:
         own = [each for each in some if not each.stream.remote]
         return filter(None, (own, [each for each in some if each.stream.remote]))
 
-    async def _append(self, some: Sequence[Unstored]) -> set[NumberedStream]:
+    async def _append(self, some: Sequence[Unstored], owed: Owed) -> set[NumberedStream]:
         """Hand events to the store. If it refuses them together, try again for each stream by itself.
+
+        Args:
+            some: The events.
+            owed: The requests whose responses come after them, for each stream.
 
         Returns:
             The streams whose events the store refused.
         """
         assert self.store is not None
-        streams = {each.stream for each in some}
+        streams = set(owed)
         try:
-            await self._hand_over(some, streams)
+            await self._hand_over(some, owed)
         except StaleWriter:  # the membership has logged what happened, and ends the session
             return streams
         except Exception:
@@ -515,12 +524,12 @@ class StreamRouter:
             return set()
         failed: set[NumberedStream] = set()
         for stream in streams:
-            failed |= await self._append([each for each in some if each.stream is stream])
+            failed |= await self._append([each for each in some if each.stream is stream], {stream: owed[stream]})
         return failed
 
-    async def _hand_over(self, some: Sequence[Unstored], streams: Collection[NumberedStream]) -> None:
+    async def _hand_over(self, some: Sequence[Unstored], owed: Owed) -> None:
         assert self.store is not None
-        for stream in streams:
+        for stream in owed:
             if stream.doubtful:
                 await self._count_again(stream)
         events = [each.event for each in some]
@@ -528,11 +537,11 @@ class StreamRouter:
             await self.store.append(self.key, events)
             return
         # The response ends its stream for the processes that carry it as well.
-        ended = [stream for stream in streams if stream is not self.rest and not stream.owed]
-        for stream in streams:
+        ended = [stream for stream, requests in owed.items() if stream is not self.rest and not requests]
+        for stream, requests in owed.items():
             # Nothing is stored on a stream that the other processes do not know of: they may have to end it.
-            if stream is not self.rest and stream.owed:
-                await self._copy.note(stream)
+            if requests:
+                await self._copy.note(stream, requests)
         numbers = await self._copy.append(self.key, events, ended=[stream.number for stream in ended])
         for stream in ended:
             stream.noted = False
