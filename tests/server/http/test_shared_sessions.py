@@ -561,6 +561,38 @@ async def test_a_process_whose_lease_another_one_has_taken_gives_up(
         assert (await both.one.post("ping")).status_code == 200
 
 
+async def test_a_lease_is_renewed_however_many_streams_there_are_to_end(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store was away, and may be away again before all are ended: then another process would take the lease."""
+    monkeypatch.setattr(sharing, "LEASE", 1.0)
+    async with opened(place) as both:
+        store = both.made[0].server._core.stores.sessions  # noqa: SLF001
+        append, stay, acts = store.append, store.stay, list[str]()
+
+        async def away(*args: Any, **given: Any) -> Any:
+            await trio.lowlevel.checkpoint()
+            raise StoreError("away")
+
+        async def slow(*args: Any, **given: Any) -> Any:
+            acts.append("end")
+            await trio.sleep(0.2)
+            return await append(*args, **given)
+
+        async def stayed(*args: Any, **given: Any) -> None:
+            acts.append("stay")
+            await stay(*args, **given)
+
+        monkeypatch.setattr(store, "append", away)
+        for id in range(12):
+            await both.one.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, id=id)
+        monkeypatch.setattr(store, "append", slow)
+        monkeypatch.setattr(store, "stay", stayed)
+        await eventually(lambda: acts.count("end") == 12)
+    first, last = acts.index("end"), len(acts) - acts[::-1].index("end")
+    assert "stay" in acts[first:last]
+
+
 async def test_a_lease_that_is_lost_is_one_line_in_the_log(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -216,17 +216,17 @@ class Membership:
         """Read letters, keep the lease, and end the streams of dead members, until cancelled or the lease is lost."""
         async with closing(partial(self._leave, member)):
             with self.stores.listen(LETTERS) as listener:
-                stayed = well = trio.current_time()
+                kept = well = trio.current_time()
                 looked = patient = -math.inf
                 while self._is_member() and self._member is member:
                     try:
                         await self._read_letters(member)
+                        await self._renew(member)
                         await self._end_streams(member)
-                        await self._note_streams()
+                        await self._note_streams(member)
                         now = trio.current_time()
-                        if now >= stayed + LEASE / 3:
-                            await self._stay(member)
-                            stayed = now
+                        if now >= kept + LEASE / 3:
+                            kept = now
                             self._keep_alive()
                         # `LOOK` seconds are not counted from the last look: it may have been late, and this one not.
                         # If the store was away for so long, leases may have expired whose owners are well: they renew
@@ -248,6 +248,14 @@ class Membership:
         now = trio.current_time()
         await self.store.stay(member.token, lease=LEASE, read=self._read)
         self._stayed = now
+
+    async def _renew(self, member: Member) -> None:
+        """Renew the lease if a third of it is over.
+
+        This comes before whatever may take long, and between its steps: the store may be there only for a moment.
+        """
+        if trio.current_time() >= self._stayed + LEASE / 3:
+            await self._stay(member)
 
     async def _leave(self, member: Member) -> None:
         """End what is under way, unless the lease is lost: clients learn at once that they get no response."""
@@ -310,11 +318,13 @@ class Membership:
     async def _end_streams(self, member: Member) -> None:
         while self._unended:  # noqa: ASYNC913 - the caller has checkpoints
             (key, stream), (last, errors) = next(iter(self._unended.items()))
+            await self._renew(member)
             await self.end_stream(member.token, key, stream, last, errors)
             self._unended.pop((key, stream), None)
 
-    async def _note_streams(self) -> None:
+    async def _note_streams(self, member: Member) -> None:
         while self.unnoted:  # noqa: ASYNC913 - the caller has checkpoints
+            await self._renew(member)
             copy, stream = next(iter(self.unnoted.values()))
             await copy.note(stream, stream.owed)
 
@@ -330,6 +340,8 @@ class Membership:
                 errors = [error_for(json.loads(text)) for text in each.requests]
                 events = [StoredEvent(each.stream, 0, data) for data in errors]
                 await self.store.append(each.session, events, member.token, ended=[each.stream])
+                if self._member is not None and self._member is not member:
+                    await self._renew(self._member)
         await self.store.leave(member.token)
 
     def _keep_alive(self) -> None:
