@@ -24,6 +24,9 @@ MARGIN = 1.0
 CANCELLED = GRACE + 3.0
 """Seconds within which the handler of a call that was given up has ended. Chosen."""
 
+LAPSED = "this process was silent"
+"""What a process says that has lost its lease."""
+
 PRINTED = 0.3
 """Seconds within which a traceback has been printed. Chosen."""
 
@@ -42,12 +45,15 @@ MOST_CROSSED = 0.0002
 """The share of all attempts that may cross the end of a connection, which no server can prevent.
 
 nginx may write a request into a connection while its end is on the way. It answers with 502; no process has the
-request. A connection that has carried a stream of a session until its process ended may get one more request: it is
-refused, or cut off at once.
+request. A connection that carries a stream of a session after its process was told to end may get one more request: it
+is refused, or has what is left of the time that requests may take.
 """
 
-AT_ONCE = 0.3
-"""Seconds after which a request that has crossed the end of its connection is cut off, if it was begun. Chosen."""
+REPLACED = re.compile(r"takes the place of process \d+ \(pid (\d+)\)")
+"""What is said of a process that is told to end as another one takes its place."""
+
+PILED_UP = "others have changed it at each of"
+"""What an error says if too many calls change a state: those that a store has held up come all at once."""
 
 
 class Judge:
@@ -70,6 +76,9 @@ class Judge:
         self._down = [event for event in seen.events if event.kind == "SIGKILL of the supervisor"]
         held = {entry.pid for entry in seen.ledger.get("file", ()) if entry.what == "held"}
         self._wounded = held | {event.pid for event in self._stopped}
+        self._told = {event.pid: event.began for event in seen.events if event.kind == "SIGTERM of a child"}
+        self._told |= {int(found[1]): at for at, line in seen.said if (found := REPLACED.search(line))}
+        self._lapses = [at for at, line in seen.said if LAPSED in line]
         endings = [event for event in seen.events if event.kind in ENDINGS]
         self._streams = StreamRules(seen, Causes(self._away, endings, seen.deaths, self._wounded))
 
@@ -173,11 +182,10 @@ class Judge:
         return (took_long or self._was_away(attempt)) and self._met_an_end(attempt)
 
     def _met_an_end(self, attempt: Attempt) -> bool:
-        return any(
-            event.began <= attempt.ended and attempt.began <= event.ended + MARGIN
-            for event in self._seen.events
-            if event.kind in ENDINGS
-        )
+        """Whether a process ended, or lost its lease and with it the sessions that it served."""
+        spans = [(event.began, event.ended) for event in self._seen.events if event.kind in ENDINGS]
+        spans += [(at, at) for at in self._lapses]
+        return any(begin <= attempt.ended and attempt.began <= end + MARGIN for begin, end in spans)
 
     def _posts(self, attempt: Attempt) -> list[list[Entry]]:
         """Return what became of each request of an attempt; of one that asks, not of the round that has asked."""
@@ -212,9 +220,13 @@ class Judge:
             crossed = "the server is ending" in attempt.note and not posts
         else:
             crossed = bool(posts) and all(
-                entries[-1].what == "cancelled" and entries[-1].at - entries[0].at < AT_ONCE for entries in posts
+                entries[-1].what == "cancelled" and self._was_told_to_end(entries[0].pid, entries[0].at)
+                for entries in posts
             )
         return crossed and (attempt.route == "nginx-kept" or _in_session(attempt)) and self._met_an_end(attempt)
+
+    def _was_told_to_end(self, pid: int, at: float) -> bool:
+        return self._told.get(pid, math.inf) <= at or any(event.began <= at <= event.ended for event in self._down)
 
     def _was_away(self, attempt: Attempt) -> bool:
         """Whether the store could not be used, for longer than a call waits where it was only locked."""
@@ -293,7 +305,7 @@ class Judge:
             if "did not end in time" in line and self._is_away(at - GRACE - MOST_EXTRA, at):
                 continue
             # A process that can't renew its lease, as the store is away again and again, loses it.
-            if "this process was silent" in line and self._is_away(at - MEMBER_LEASE, at):
+            if LAPSED in line and self._is_away(at - MEMBER_LEASE, at):
                 continue
             if ("did not end in time" in line or "was silent" in line) and not ours:
                 yield f"at {self._time(at)}: it was not stopped: {line}"
@@ -399,7 +411,7 @@ class Judge:
         for attempt in self._seen.load.attempts if self._seen.plan.stores == "valkey" else ():
             begin, end = attempt.began - MARGIN, attempt.ended + MARGIN
             events = [event for event in self._away if event.began <= end and begin <= event.until]
-            words = [AWAY.get(event.kind, SILENT) for event in events]
+            words = [PILED_UP, *(AWAY.get(event.kind, SILENT) for event in events)] if events else []
             if attempt.note.startswith("store: ") and words and not re.search("|".join(words), attempt.note):
                 yield f"{self._shown(attempt)}: nothing that has happened explains this error"
 

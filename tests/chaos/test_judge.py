@@ -16,9 +16,12 @@ from tests.chaos.load import Attempt, Listener, Load
 from tests.chaos.run import HEARD, Plan, Seen
 from tests.chaos.streams import StreamLoad
 
-RAN, OTHER, KILLED, STOPPED, SUPERVISOR = 1, 2, 3, 4, 5
+RAN, OTHER, KILLED, STOPPED, SUPERVISOR, RENEWED = 1, 2, 3, 4, 5, 6
 RENEWAL, DEATH, AWAY, DOWN = 12.0, 20.0, 40.0, 60.0
 """When there was a rolling restart, a child was killed, the file locked (for 5 s), the supervisor killed (for 3 s)."""
+
+LAPSE = AWAY + 9.0
+"""When a process has lost its lease, as the file was locked."""
 
 BUSY = "store: StoreBusy: the file is locked"
 
@@ -64,7 +67,8 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (crossing(), []),
         (crossing(kind="ask"), DONE),
         (crossing("refused", **CROSSED), []),
-        (crossing(**CROSSED), [Entry("began", RAN, RENEWAL), Entry("cancelled", RAN, RENEWAL + 0.01)]),
+        (crossing(**CROSSED), [Entry("began", RENEWED, RENEWAL + 1), Entry("cancelled", RENEWED, RENEWAL + 2)]),
+        (crossing(**CROSSED, began=LAPSE - 1, ended=LAPSE + 0.1), []),
         (attempt("cancelled"), [Entry("began", RAN, 50.0), Entry("cancelled", RAN, 50.1)]),
         (attempt("refused", began=DEATH - 3, ended=DEATH + 0.1), []),
         (attempt("refused", began=DOWN + 1, ended=DOWN + 1.1), []),
@@ -92,7 +96,8 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (crossing(route="direct-kept"), []),
         (crossing(began=8.0, ended=9.0), []),
         (crossing(**CROSSED), []),
-        (crossing(**CROSSED), [Entry("began", RAN, RENEWAL), Entry("cancelled", RAN, RENEWAL + 0.5)]),
+        (crossing(**CROSSED), [Entry("began", RENEWED, RENEWAL), Entry("cancelled", RENEWED, RENEWAL + 0.5)]),
+        (crossing(**CROSSED), [Entry("began", RAN, RENEWAL + 1), Entry("cancelled", RAN, RENEWAL + 1.5)]),
         (attempt("lost", route="session-direct", began=AWAY, ended=AWAY + 2.1, note="no response"), DONE),
     ],
     "the process that ran it was not killed": [(attempt("lost", began=DEATH - 3, ended=DEATH + 0.1), BEGUN)],
@@ -123,6 +128,10 @@ def seen_with(folder: Path) -> Seen:
         Event("locked file", AWAY, AWAY + 5, 0, AWAY + 5),
         Event("SIGKILL of the supervisor", DOWN, DOWN + 3, SUPERVISOR, DOWN + 3),
         Event("SIGSTOP until it is killed", 80, 86, STOPPED, 86),
+    ]
+    seen.said += [
+        (RENEWAL + 0.9, f"chaos: process 1 (pid {OTHER}) takes the place of process 1 (pid {RENEWED})"),
+        (LAPSE, "this process was silent for so long that another one …"),
     ]
     listener = Listener(7)
     listener.heard += [(1.0, "on"), (30.0, "told"), (DOWN, "off"), (DOWN + 4, "on"), (95.1, "told")]
@@ -199,13 +208,13 @@ OTHERS: dict[str, list[Callable[[Seen], object]]] = {
             seen.ledger.update(file=[Entry("held", OTHER, 5.0)]),
             _said(seen, f"chaos: process 1 (pid {OTHER}) was silent for 3 s while others could not write"),
         ),
-        lambda seen: seen.said.append((AWAY + 9, "this process was silent for so long that another one …")),
         # A change of a process that died just then may be lost, and one is late while the file is locked.
         lambda seen: seen.ledger["7"].insert(0, Entry("touched", KILLED, DEATH - 0.1)),
         lambda seen: seen.ledger["7"].insert(0, Entry("touched", RAN, AWAY + 1)),
         lambda seen: _step(seen, ("ran", 5.0), ("ran", 6.0), ("kept", 7.0)),  # the first run was lost
         lambda seen: _on_engine(seen, "store: StoreError: it is a replica, which can't be written", at=READ_ONLY),
         lambda seen: _on_engine(seen, "store: StoreError: it has closed the connection", at=CUT),
+        lambda seen: _on_engine(seen, "store: StateConflict: others have changed it at each of 8 tries", at=CUT),
     ],
     "a step of a task ran again after it was kept": [
         lambda seen: _step(seen, ("ran", 5.0), ("kept", 6.0), ("ran", 7.0), ("kept", 8.0))
