@@ -70,7 +70,7 @@ class Unstored:
     question: Request | None
 
 
-Owed: TypeAlias = Mapping[NumberedStream, Collection[RequestId]]
+_Owed: TypeAlias = Mapping[NumberedStream, Collection[RequestId]]
 """The requests that have no response yet, for each of some streams."""
 
 
@@ -500,7 +500,7 @@ class StreamRouter:
         own = [each for each in some if not each.stream.remote]
         return filter(None, (own, [each for each in some if each.stream.remote]))
 
-    async def _append(self, some: Sequence[Unstored], owed: Owed) -> set[NumberedStream]:
+    async def _append(self, some: Sequence[Unstored], owed: _Owed) -> set[NumberedStream]:
         """Hand events to the store. If it refuses them together, try again for each stream by itself.
 
         Args:
@@ -527,7 +527,7 @@ class StreamRouter:
             failed |= await self._append([each for each in some if each.stream is stream], {stream: owed[stream]})
         return failed
 
-    async def _hand_over(self, some: Sequence[Unstored], owed: Owed) -> None:
+    async def _hand_over(self, some: Sequence[Unstored], owed: _Owed) -> None:
         assert self.store is not None
         for stream in owed:
             if stream.doubtful:
