@@ -240,6 +240,41 @@ async def test_a_change_is_tried_eight_times(autojump_clock: MockClock) -> None:
     assert len({id(each) for each in seen}) == 8  # no try sees what an earlier one has modified
 
 
+class Far(MemoryStores):
+    """Stores to which the way takes 30 ms, each time."""
+
+    async def state(self, user: str, name: str) -> StateEntry | None:
+        entry = await super().state(user, name)
+        await trio.sleep(0.03)
+        return entry
+
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
+        await trio.sleep(0.03)
+        return await super().put_state(user, name, value, tag=tag, expires=expires)
+
+
+async def test_many_who_change_a_state_at_once_all_have_their_turn(autojump_clock: MockClock) -> None:
+    """Twelve calls in three processes, without a pause, ten times each: of these 120, hardly one is in vain."""
+    stores, in_vain = Far(), 0
+    processes = [rooms.UserStates(stores, UserStateOptions()) for _ in range(3)]
+
+    async def change(states: rooms.UserStates) -> None:
+        nonlocal in_vain
+        for _ in range(10):
+            try:
+                await states.update("ann", "Count", Count, one_more)
+            except StateConflict:
+                in_vain += 1
+
+    async with trio.open_nursery() as nursery:
+        for number in range(12):
+            nursery.start_soon(change, processes[number % 3])
+    assert in_vain <= 3  # as many as 20 if all try again at the same time
+    assert (await processes[0].read("ann", "Count", Count)).value == 120 - in_vain
+
+
 async def test_a_cancelled_change_is_made_or_not(stores: Stores) -> None:
     """One that returns is made; a cancellation leaves nothing between."""
     returned, before = 0, 0

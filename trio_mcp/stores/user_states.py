@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import json
 import random
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, MutableMapping
 from typing import Final, TypeVar
 
 import attrs
@@ -27,7 +29,12 @@ MOST_TRIES: Final = 8
 """How many times a change is tried before it fails with `StateConflict`."""
 
 PAUSE: Final = 0.004
-"""The longest pause in seconds after the first conflict (arbitrary); it doubles with each further one."""
+"""The longest pause in seconds after the first conflict (arbitrary); it doubles with each further one.
+
+It is longer if a try takes longer: those who try again within the time of a try are in conflict again."""
+
+LONGEST_PAUSE: Final = 1.0
+"""The longest pause in seconds after any conflict (arbitrary)."""
 
 MOST_SEEN: Final = 1000
 SEEN_BYTES: Final = 4 * 1024 * 1024
@@ -99,6 +106,8 @@ class UserStates:
     stores: Stores
     options: UserStateOptions
     _seen: _Seen = attrs.field(factory=_Seen, init=False)
+    # For states that several calls change at once: only those that were in conflict use them.
+    _turns: MutableMapping[tuple[str, str], trio.Lock] = attrs.field(factory=weakref.WeakValueDictionary, init=False)
 
     def user(self, principal: Principal) -> str:
         """Return the digest under which the states of a user are kept."""
@@ -138,28 +147,35 @@ class UserStates:
         _check_model(model)
         check_hook("change", change, sync=True)
         entry = self._seen.take(user, name)
-        guesses = 0 if entry is None else 1
+        guesses, pause = 0 if entry is None else 1, PAUSE
+        began = trio.current_time()
         if entry is None:
             entry = await self.stores.state(user, name)
-        for turn in range(MOST_TRIES + guesses):
-            if turn > guesses:  # those who were in conflict must not try again at the same time
-                await trio.sleep(random.random() * PAUSE * 2 ** (turn - guesses))
-                entry = await self.stores.state(user, name)
-            try:
-                value, kept = self._checked(name, model, change(_state_of(entry, name, model)))
-            except Exception:
-                if turn >= guesses:
-                    raise
-                entry = await self.stores.state(user, name)  # the state may be another one by now, which does fit
-                continue
-            expires = None if self.options.ttl is None else self.stores.now() + self.options.ttl
-            tag = None if entry is None else entry.tag
-            put = await self.stores.put_state(user, name, value, tag=tag, expires=expires)
-            if put.done:
-                if not turn:  # a user whose requests meet another process each time would be a wrong guess each time
-                    self._seen.keep(user, name, put.entry)
-                return kept
-            entry = put.entry
+        async with contextlib.AsyncExitStack() as stack:
+            for turn in range(MOST_TRIES + guesses):
+                if turn > guesses:  # those who were in conflict must not try again at the same time
+                    pause = max(pause, trio.current_time() - began)
+                    if turn == guesses + 1:  # so those in this process wait for each other
+                        await stack.enter_async_context(self._turns.setdefault((user, name), trio.Lock()))
+                    await trio.sleep(random.random() * min(pause * 2 ** (turn - guesses), LONGEST_PAUSE))
+                    began = trio.current_time()
+                    entry = await self.stores.state(user, name)
+                try:
+                    value, kept = self._checked(name, model, change(_state_of(entry, name, model)))
+                except Exception:
+                    if turn >= guesses:
+                        raise
+                    entry = await self.stores.state(user, name)  # the state may be another one by now, which does fit
+                    continue
+                expires = None if self.options.ttl is None else self.stores.now() + self.options.ttl
+                tag = None if entry is None else entry.tag
+                put = await self.stores.put_state(user, name, value, tag=tag, expires=expires)
+                if put.done:
+                    # A user whose requests meet another process each time would be a wrong guess each time.
+                    if not turn:
+                        self._seen.keep(user, name, put.entry)
+                    return kept
+                entry = put.entry
         raise StateConflict(
             f"the state {name!r} of a user was not changed: others have changed it at each of {MOST_TRIES} tries; try"
             " again later, or divide the state into several that change less often"
