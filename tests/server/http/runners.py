@@ -55,6 +55,7 @@ NO_SERVER: Mapping[str, tuple[str, ...]] = {
         "test_a_process_looks_after_others_once_a_second_however_slow_its_store_is",
         "test_a_store_that_is_away_now_and_then_keeps_no_process_from_looking_after_the_dead",
         "test_no_process_loses_its_lease_because_the_store_was_away",
+        "test_streams_that_are_noted_while_a_lease_is_renewed_do_no_harm",
     ),
 }
 

@@ -27,6 +27,7 @@ from tests.server.http.harness import Made, served
 from tests.waiting import eventually
 from trio_mcp import Context, HttpOptions, TrioMcpError
 from trio_mcp.http.server.legacy import endpoint, session, sharing
+from trio_mcp.http.server.legacy.numbered_stream import NumberedStream
 from trio_mcp.http.sse import COMMENT
 from trio_mcp.server import changes
 from trio_mcp.server.context import ServedContext
@@ -591,6 +592,29 @@ async def test_a_lease_is_renewed_however_many_streams_there_are_to_end(
         await eventually(lambda: acts.count("end") == 12)
     first, last = acts.index("end"), len(acts) - acts[::-1].index("end")
     assert "stay" in acts[first:last]
+
+
+async def test_streams_that_are_noted_while_a_lease_is_renewed_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits to be noted may be gone after any wait."""
+    async with trio.open_nursery() as nursery:
+        membership, noted = sharing.Membership(SharedMemory(), nursery, lambda: 0), list[object]()
+
+        class Copy:
+            async def note(self, stream: object, requests: object) -> None:
+                await trio.lowlevel.checkpoint()
+                membership.unnoted.clear()
+                noted.append(stream)
+
+        async def renew(member: object) -> None:
+            await trio.lowlevel.checkpoint()
+            membership.unnoted.clear()
+
+        monkeypatch.setattr(membership, "_renew", renew)
+        stream = NumberedStream(1, {1})
+        membership.unnoted["key", 1] = cast("Any", Copy()), stream
+        await membership._note_streams(cast("Any", None))  # noqa: SLF001
+        assert noted == [stream]
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_lease_that_is_lost_is_one_line_in_the_log(

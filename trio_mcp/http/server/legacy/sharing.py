@@ -324,8 +324,8 @@ class Membership:
 
     async def _note_streams(self, member: Member) -> None:
         while self.unnoted:  # noqa: ASYNC913 - the caller has checkpoints
-            await self._renew(member)
             copy, stream = next(iter(self.unnoted.values()))
+            await self._renew(member)  # meanwhile the stream may be noted, or have ended
             await copy.note(stream, stream.owed)
 
     async def _look_after_others(self) -> None:
