@@ -179,13 +179,18 @@ class Judge:
         It took longer than a process that ends gracefully lets requests take, or its response could not be stored.
         """
         took_long = attempt.ended - attempt.began > GRACE
-        return (took_long or self._was_away(attempt)) and self._met_an_end(attempt)
+        return (took_long or self._was_away(attempt)) and (self._met_an_end(attempt) or self._met_a_lapse(attempt))
 
     def _met_an_end(self, attempt: Attempt) -> bool:
-        """Whether a process ended, or lost its lease and with it the sessions that it served."""
-        spans = [(event.began, event.ended) for event in self._seen.events if event.kind in ENDINGS]
-        spans += [(at, at) for at in self._lapses]
-        return any(begin <= attempt.ended and attempt.began <= end + MARGIN for begin, end in spans)
+        return any(
+            event.began <= attempt.ended and attempt.began <= event.ended + MARGIN
+            for event in self._seen.events
+            if event.kind in ENDINGS
+        )
+
+    def _met_a_lapse(self, attempt: Attempt) -> bool:
+        """Whether a process lost its lease, and with it the sessions that it served; its connections stay."""
+        return any(at <= attempt.ended and attempt.began <= at + MARGIN for at in self._lapses)
 
     def _posts(self, attempt: Attempt) -> list[list[Entry]]:
         """Return what became of each request of an attempt; of one that asks, not of the round that has asked."""

@@ -93,6 +93,7 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (attempt("lost"), BEGUN),
         (crossing(), BEGUN),
         (crossing(note="reset"), []),
+        (crossing(began=LAPSE - 0.5, ended=LAPSE + 0.1), []),
         (crossing(route="direct-kept"), []),
         (crossing(began=8.0, ended=9.0), []),
         (crossing(**CROSSED), []),

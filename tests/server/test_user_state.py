@@ -271,7 +271,7 @@ async def test_many_who_change_a_state_at_once_all_have_their_turn(autojump_cloc
     async with trio.open_nursery() as nursery:
         for number in range(12):
             nursery.start_soon(change, processes[number % 3])
-    assert in_vain <= 3  # as many as 20 if all try again at the same time
+    assert in_vain <= 8  # about 20 if all try again at the same time; mostly none, or one
     assert (await processes[0].read("ann", "Count", Count)).value == 120 - in_vain
 
 

@@ -153,9 +153,11 @@ class UserStates:
             entry = await self.stores.state(user, name)
         async with contextlib.AsyncExitStack() as stack:
             for turn in range(MOST_TRIES + guesses):
-                if turn > guesses:  # those who were in conflict must not try again at the same time
+                if turn > guesses:
+                    # Those who were in conflict must not try again at the same time: those in this process take turns,
+                    # and those in other processes most likely try at another moment.
                     pause = max(pause, trio.current_time() - began)
-                    if turn == guesses + 1:  # so those in this process wait for each other
+                    if turn == guesses + 1:
                         await stack.enter_async_context(self._turns.setdefault((user, name), trio.Lock()))
                     await trio.sleep(random.random() * min(pause * 2 ** (turn - guesses), LONGEST_PAUSE))
                     began = trio.current_time()
