@@ -275,6 +275,71 @@ async def test_many_who_change_a_state_at_once_all_have_their_turn(autojump_cloc
     assert (await processes[0].read("ann", "Count", Count)).value == 120 - in_vain
 
 
+class Held(Far):
+    """Stores that hold up what they are told, or fail two seconds later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: trio.Event | None = None
+        self.gone = False
+
+    async def state(self, user: str, name: str) -> StateEntry | None:
+        await self._wait()
+        return await super().state(user, name)
+
+    async def put_state(
+        self, user: str, name: str, value: bytes, *, tag: str | None, expires: float | None
+    ) -> StatePut:
+        await self._wait()
+        return await super().put_state(user, name, value, tag=tag, expires=expires)
+
+    async def _wait(self) -> None:
+        if self.gone:
+            await trio.sleep(2)
+            raise StoreError("it is gone")
+        if self.held is not None:
+            await self.held.wait()
+
+
+async def test_changes_that_a_store_has_held_up_are_made_soon_after(autojump_clock: MockClock) -> None:
+    """The pauses, which are as long as the store was silent, do not add up."""
+    stores = Held()
+    states = rooms.UserStates(stores, UserStateOptions())
+    await states.update("ann", "Count", Count, one_more)
+    stores.held = trio.Event()
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(states.update, "ann", "Count", Count, one_more)
+        await trio.sleep(1.9)
+        stores.held.set()
+        stores.held, since = None, trio.current_time()
+    assert trio.current_time() - since < 2.5  # one pause of at most a second, and ten changes; it was 6 s
+    assert (await states.read("ann", "Count", Count)).value == 11
+
+
+async def test_no_change_waits_long_for_others_that_a_store_holds_up(autojump_clock: MockClock) -> None:
+    """Twelve in conflict, when the store goes away: none waits until each of the others has failed."""
+    stores = Held()
+    states = rooms.UserStates(stores, UserStateOptions())
+    failed = 0
+
+    async def change() -> None:
+        nonlocal failed
+        try:
+            await states.update("ann", "Count", Count, one_more)
+        except StoreError:
+            failed += 1
+
+    begun = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for _ in range(12):
+            nursery.start_soon(change)
+        await trio.sleep(0.15)
+        stores.gone = True
+    assert failed > 6
+    assert trio.current_time() - begun < 6  # 2 until its turn, at most 1 of a pause, 2 until the store fails; it was 20
+
+
 async def test_a_cancelled_change_is_made_or_not(stores: Stores) -> None:
     """One that returns is made; a cancellation leaves nothing between."""
     returned, before = 0, 0

@@ -36,6 +36,9 @@ It is longer if a try takes longer: those who try again within the time of a try
 LONGEST_PAUSE: Final = 1.0
 """The longest pause in seconds after any conflict (arbitrary)."""
 
+LONGEST_TURN: Final = 2.0
+"""For how many seconds a call waits for the others of its process, which a store may hold up (arbitrary)."""
+
 MOST_SEEN: Final = 1000
 SEEN_BYTES: Final = 4 * 1024 * 1024
 """How many states a process remembers, and how many bytes they have together (both arbitrary)."""
@@ -147,19 +150,23 @@ class UserStates:
         _check_model(model)
         check_hook("change", change, sync=True)
         entry = self._seen.take(user, name)
-        guesses, pause = 0 if entry is None else 1, PAUSE
-        began = trio.current_time()
+        guesses = 0 if entry is None else 1
+        began, has_turn = trio.current_time(), False
         if entry is None:
             entry = await self.stores.state(user, name)
         async with contextlib.AsyncExitStack() as stack:
             for turn in range(MOST_TRIES + guesses):
                 if turn > guesses:
                     # Those who were in conflict must not try again at the same time: those in this process take turns,
-                    # and those in other processes most likely try at another moment.
-                    pause = max(pause, trio.current_time() - began)
-                    if turn == guesses + 1:
-                        await stack.enter_async_context(self._turns.setdefault((user, name), trio.Lock()))
-                    await trio.sleep(random.random() * min(pause * 2 ** (turn - guesses), LONGEST_PAUSE))
+                    # and those in other processes most likely try at another moment. A pause counts from the conflict,
+                    # so those of several calls do not add up.
+                    longest = min(max(PAUSE, trio.current_time() - began) * 2 ** (turn - guesses), LONGEST_PAUSE)
+                    until = trio.current_time() + random.random() * longest
+                    if not has_turn:
+                        with trio.move_on_after(LONGEST_TURN):
+                            await stack.enter_async_context(self._turns.setdefault((user, name), trio.Lock()))
+                            has_turn = True
+                    await trio.sleep_until(until)
                     began = trio.current_time()
                     entry = await self.stores.state(user, name)
                 try:
