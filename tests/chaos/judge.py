@@ -156,7 +156,7 @@ class Judge:
                 yield f"it is {other}"
 
     def _of_lost(self, attempt: Attempt, pids: set[int]) -> Iterator[str]:
-        if (_in_session(attempt) and self._outlasted(attempt)) or self._crossed(attempt):
+        if (_in_session(attempt) and self._outlasted(attempt)) or self._crossed(attempt) or self._was_held(attempt):
             return
         killed = self._killed(attempt.began, attempt.ended)
         if not killed:
@@ -192,6 +192,20 @@ class Judge:
         """Whether a process lost its lease, and with it the sessions that it served; its connections stay."""
         return any(at <= attempt.ended and attempt.began <= at + MARGIN for at in self._lapses)
 
+    def _was_held(self, attempt: Attempt) -> bool:
+        """Whether a store that was away held up a call until its process, which was told to end, waited no longer."""
+        posts = self._posts(attempt)
+        return (
+            KINDS[attempt.kind][2]
+            and self._was_away(attempt)
+            and bool(posts)
+            and all(
+                entries[-1].what == "cancelled"
+                and entries[-1].at >= self._told_to_end(entries[0].pid, entries[-1].at) + GRACE
+                for entries in posts
+            )
+        )
+
     def _posts(self, attempt: Attempt) -> list[list[Entry]]:
         """Return what became of each request of an attempt; of one that asks, not of the round that has asked."""
         posts = [entries for _, entries in self._by_attempt[attempt.name]]
@@ -225,13 +239,15 @@ class Judge:
             crossed = "the server is ending" in attempt.note and not posts
         else:
             crossed = bool(posts) and all(
-                entries[-1].what == "cancelled" and self._was_told_to_end(entries[0].pid, entries[0].at)
+                entries[-1].what == "cancelled" and self._told_to_end(entries[0].pid, entries[0].at) <= entries[0].at
                 for entries in posts
             )
         return crossed and (attempt.route == "nginx-kept" or _in_session(attempt)) and self._met_an_end(attempt)
 
-    def _was_told_to_end(self, pid: int, at: float) -> bool:
-        return self._told.get(pid, math.inf) <= at or any(event.began <= at <= event.ended for event in self._down)
+    def _told_to_end(self, pid: int, at: float) -> float:
+        """Return when a process was told to end, by itself or with the supervisor that was down at some time."""
+        downs = (event.began for event in self._down if event.began <= at <= event.ended)
+        return min((self._told.get(pid, math.inf), *downs))
 
     def _was_away(self, attempt: Attempt) -> bool:
         """Whether the store could not be used, for longer than a call waits where it was only locked."""

@@ -15,10 +15,12 @@ from tests.chaos.ledger import Entry
 from tests.chaos.load import Attempt, Listener, Load
 from tests.chaos.run import HEARD, Plan, Seen
 from tests.chaos.streams import StreamLoad
+from tests.chaos.tools import GRACE
 
-RAN, OTHER, KILLED, STOPPED, SUPERVISOR, RENEWED = 1, 2, 3, 4, 5, 6
-RENEWAL, DEATH, AWAY, DOWN = 12.0, 20.0, 40.0, 60.0
-"""When there was a rolling restart, a child was killed, the file locked (for 5 s), the supervisor killed (for 3 s)."""
+RAN, OTHER, KILLED, STOPPED, SUPERVISOR, RENEWED, ENDED = 1, 2, 3, 4, 5, 6, 7
+RENEWAL, DEATH, AWAY, DOWN, SILENT = 12.0, 20.0, 40.0, 60.0, 80.0
+"""When there was a rolling restart, a child was killed, the file locked (for 5 s), the supervisor killed (for 3 s), and
+a child stopped (for 6 s)."""
 
 LAPSE = AWAY + 9.0
 """When a process has lost its lease, as the file was locked."""
@@ -46,6 +48,13 @@ def crossing(outcome: str = "lost", **changes: Any) -> Attempt:
 CROSSED = {"route": "session-direct", "note": "503: the server is ending"}
 
 
+def held(pid: int, told: float, *, grace: float = GRACE, kind: str = "put") -> tuple[Attempt, list[Entry]]:
+    """Return a call that was cancelled some time after its process had been told to end."""
+    began, ended = told - 0.5, told + grace
+    row = attempt("lost", kind=kind, began=began, ended=ended)
+    return row, [Entry("began", pid, began), Entry("cancelled", pid, ended)]
+
+
 def entries(*whats: str, pid: int = RAN, at: float = 5.5) -> list[Entry]:
     return [Entry(what, pid, at) for what in whats]
 
@@ -69,6 +78,7 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (crossing("refused", **CROSSED), []),
         (crossing(**CROSSED), [Entry("began", RENEWED, RENEWAL + 1), Entry("cancelled", RENEWED, RENEWAL + 2)]),
         (crossing(**CROSSED, began=LAPSE - 1, ended=LAPSE + 0.1), []),
+        held(ENDED, SILENT + 1),
         (attempt("cancelled"), [Entry("began", RAN, 50.0), Entry("cancelled", RAN, 50.1)]),
         (attempt("refused", began=DEATH - 3, ended=DEATH + 0.1), []),
         (attempt("refused", began=DOWN + 1, ended=DOWN + 1.1), []),
@@ -100,6 +110,10 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (crossing(**CROSSED), [Entry("began", RENEWED, RENEWAL), Entry("cancelled", RENEWED, RENEWAL + 0.5)]),
         (crossing(**CROSSED), [Entry("began", RAN, RENEWAL + 1), Entry("cancelled", RAN, RENEWAL + 1.5)]),
         (attempt("lost", route="session-direct", began=AWAY, ended=AWAY + 2.1, note="no response"), DONE),
+        held(ENDED, SILENT + 1, grace=GRACE - 0.1),
+        held(ENDED, SILENT + 1, kind="look"),
+        held(RAN, SILENT + 1),
+        held(RENEWED, RENEWAL + 0.9),
     ],
     "the process that ran it was not killed": [(attempt("lost", began=DEATH - 3, ended=DEATH + 0.1), BEGUN)],
     "it was refused, and no process was killed": [
@@ -128,10 +142,11 @@ def seen_with(folder: Path) -> Seen:
         Event("SIGKILL of a child", DEATH, DEATH + 1, KILLED, DEATH + 1),
         Event("locked file", AWAY, AWAY + 5, 0, AWAY + 5),
         Event("SIGKILL of the supervisor", DOWN, DOWN + 3, SUPERVISOR, DOWN + 3),
-        Event("SIGSTOP until it is killed", 80, 86, STOPPED, 86),
+        Event("SIGSTOP until it is killed", SILENT, SILENT + 6, STOPPED, SILENT + 6),
     ]
     seen.said += [
         (RENEWAL + 0.9, f"chaos: process 1 (pid {OTHER}) takes the place of process 1 (pid {RENEWED})"),
+        (SILENT + 1, f"chaos: process 2 (pid {OTHER}) takes the place of process 2 (pid {ENDED})"),
         (LAPSE, "this process was silent for so long that another one …"),
     ]
     listener = Listener(7)
