@@ -163,7 +163,7 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
     (
         late_pattern(
             r"-----BEGIN (?:RSA |EC |DSA |OPENSSH |ENCRYPTED |ANY |PGP )?PRIVATE KEY(?: BLOCK)?-----"
-            r"(?:[^-]|-(?!-{4}END ))*+(?:-----END [A-Z ]{0,40}+-{0,5}+)?+"
+            r"(?>(?:[^-]|-(?!-{4}END ))*)(?:-----END [A-Z ]{0,40}+-{0,5}+)?"
         ),
         MASK,
     ),
@@ -228,21 +228,21 @@ def mask_text(text: str) -> str:
 # This pattern matches a name and the beginning of its value: in a query, in environment variables, in headers, on a
 # command line, in JSON, YAML, Python and XML. A quote inside another string has backslashes before it.
 _NAMED = late_pattern(
-    r"""(?:(?<![\w.%-])|(?<=%3F)|(?<=%26)|(?<=%23))(-{1,2}+)?+([A-Z0-9_][\w.-]{0,199}+)"""
-    r"""(?:\\{0,15}+["'`]?+[^\S\n]{0,64}+(?:={1,3}+>?+|:=?+|%3D)[^\S\n]{0,64}+(?:\n[ \t]{0,64}+)?+"""
+    r"""(?:(?<![\w.%-])|(?<=%3F)|(?<=%26)|(?<=%23))(-{1,2}+)?([A-Z0-9_][\w.-]{0,199}+)"""
+    r"""(?:\\{0,15}+["'`]?+[^\S\n]{0,64}+(?:={1,3}+>?+|:=?+|%3D)[^\S\n]{0,64}+(?:\n[ \t]{0,64}+)?"""
     r"""|>|(?(1)[ \t]{1,64}+|(?!)))"""
-    r"""(?:[brfu]{0,2}(\\{0,15}+)(["'`]))?+""",
+    r"""(?:[brfu]{0,2}(\\{0,15}+)(["'`]))?""",
     re.IGNORECASE,
 )
 _CLOSING: Final = {quote: late_pattern(rf"(?<!\\)(\\{{0,63}}+){quote}") for quote in "\"'`"}
 _NAME = late_pattern(r"[\w.-]{1,200}+")
 _UNQUOTED = late_pattern(r"""[^\s&;,"'`\\<>{}\[\]]*+""")
-_ENCODED = late_pattern(r"""(?:(?!%26|%23)[^\s&;,"'`\\<>{}\[\]])*+""")
+_ENCODED = late_pattern(r"""(?:[^\s&;,"'`\\<>{}\[\]%]|%(?!2[63]))*""")
 _ENCODED_BEFORE = late_pattern("%(?:3F|26|23)", re.IGNORECASE)
 _INDENTED = late_pattern("[ ]*+")
 _SCALAR = late_pattern(r"[|>][0-9+-]{0,2}+[ \t]{0,64}+\r?+\n")
 """The beginning of a multi-line string in YAML (version 1.2.2, section 8.1)."""
-_LINE = late_pattern(r"(?:[^\r\n\\]|\\(?![rn]))*+")
+_LINE = late_pattern(r"(?:[^\r\n\\]|\\(?![rn]))*")
 _BRACKET = late_pattern(r"""[\[\]{}]|(\\{0,15}+)(["'`])""")
 _SCHEME = late_pattern(r"(?:Basic|Bearer|Digest|DPoP|Negotiate|Token|ApiKey|AWS4-HMAC-SHA256) ", re.IGNORECASE)
 

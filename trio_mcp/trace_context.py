@@ -33,7 +33,7 @@ _MAX_STATE_MEMBERS = 32
 # input could otherwise make the engine try every way to split a run of blanks between two adjacent patterns.
 _TOKEN = r"[ \t]*+[!#$%&'*+.^_`|~0-9A-Za-z-]++[ \t]*+"
 _VALUE = r"[ \t]*+[!#-+\--:<-\[\]-~]*+[ \t]*+"
-_BAGGAGE_MEMBER = late_pattern(rf"{_TOKEN}={_VALUE}(?:;{_TOKEN}(?:={_VALUE})?+)*+")
+_BAGGAGE_MEMBER = late_pattern(rf"{_TOKEN}={_VALUE}(?>(?:;{_TOKEN}(?:={_VALUE})?)*)")
 # The limits are in characters and in members; anything longer counts as malformed. The specifications require at least
 # this much to be passed on (Trace Context, section 3.3.1.5, and Baggage, section 3.3.2). A tracestate has up to 32
 # members of 256 + 1 + 256 characters and a comma each. The traceparents of later versions have no limit in the

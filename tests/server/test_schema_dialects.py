@@ -146,7 +146,9 @@ def example(name: str) -> Server | None:
 
 
 @each_dialect
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.xvfb) if name == "egg_timer" else name for name in SERVERS]
+)
 async def test_the_arguments_of_our_examples_come_back(name: str, dialect: Any) -> None:
     server = example(name)
     if server is None:

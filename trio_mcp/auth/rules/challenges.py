@@ -21,7 +21,7 @@ MAX_FIELD = 16 * 1024
 """How many characters of a field are read; the rest is ignored. An arbitrary choice."""
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
-_QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_QUOTED = r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"'
 _END = r"(?=[ \t]*+(?:,|\Z))"
 
 # Each repetition is possessive, so no match is tried twice, and the time stays in proportion to the length of the text.
@@ -33,7 +33,7 @@ _TOKEN68 = re.compile(rf"([0-9A-Za-z\-._~+/]++=*+){_END}")
 # An unquoted value may contain characters that a token can't contain, because servers send URLs without quotes. It may
 # be empty, too.
 _PARAMETER = re.compile(rf"({_TOKEN})[ \t]*+=[ \t]*+(?:({_QUOTED})|((?!=)[!#-+\--~]++)(?=[ \t,]|\Z)|{_END})", re.DOTALL)
-_JUNK = re.compile(rf'[^",]*+(?:{_QUOTED}[^",]*+)*+', re.DOTALL)
+_JUNK = re.compile(rf'[^",]*+(?:{_QUOTED}[^",]*+)*', re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 _NAME = re.compile(_TOKEN)
