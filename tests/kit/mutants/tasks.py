@@ -131,6 +131,8 @@ class TaskSession(Session):
                 result = await super().tools_call(request)
             except Refused as refused:
                 result = self.text(str(refused), failed=True)
+            finally:
+                del self.works[id(request)]  # a later request may have the same id
         if task.result is None:
             task.result = result if not task.scope.cancelled_caught else self.text("cancelled", failed=True)
         task.stopped.set()
