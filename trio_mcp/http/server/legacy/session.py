@@ -193,6 +193,8 @@ class HttpSession:
             logger.exception("the event store failed")
         finally:
             self.over.set()
+            if self.copy is not None:
+                self.copy.membership.gone(self.copy)
 
     def end(self, why: str) -> None:
         """End the session: cancel its handlers, and end its streams. Calling this again does nothing."""

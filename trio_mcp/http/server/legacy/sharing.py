@@ -123,6 +123,7 @@ class Membership:
         self._unended: dict[tuple[str, int], tuple[int, Sequence[StoredEvent]]] = {}
         # The open streams that the store does not know yet: it was away when they were to be noted.
         self.unnoted: dict[tuple[str, int], tuple[SessionCopy, NumberedStream]] = {}
+        self._parting: set[SessionCopy] = set()  # whose sessions have ended, and may have something to store yet
 
     @property
     def number(self) -> int:
@@ -174,12 +175,17 @@ class Membership:
         return self._next_id
 
     def remove(self, copy: SessionCopy, next_id: int) -> None:
-        """Forget a copy whose next request to the client would have this id."""
+        """Forget a copy whose next request to the client would have this id; `gone` must follow."""
+        self._parting.add(copy)
         # A later copy of the same session must not use an id again. In a store that has lost all, numbers begin again.
         if copy.token == self.token:
             self._next_id = max(self._next_id, next_id)
         if self.copies.get(copy.key) is copy:
             del self.copies[copy.key]
+
+    def gone(self, copy: SessionCopy) -> None:
+        """Learn that the session of a copy that was removed has nothing more to store."""
+        self._parting.discard(copy)
 
     def lost(self, token: str) -> None:
         """Give up everything if the lease with this token was ours: another member ends the streams that are open."""
@@ -262,7 +268,7 @@ class Membership:
         if self._member is not member:
             return
         with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE):
-            for copy in tuple(self.copies.values()):  # what their requests have sent last is stored first
+            for copy in (*self.copies.values(), *self._parting):  # what their requests have sent last is stored first
                 await copy.session.over.wait()
             with contextlib.suppress(StoreError):
                 await self._bury(member)
@@ -569,14 +575,14 @@ class SessionCopy(EventStore):
 
     async def open(self, stream: NumberedStream) -> None:
         """Note in the store that this process runs the requests of a stream; others must know that for resumption."""
-        if stream.noted or not stream.owed:
+        if stream.noted or stream.ended or not stream.owed:
             return
         # If the store can't be used, the request goes on: its stream can't be resumed elsewhere before it is noted.
         with self._unheard():
             await self.note(stream, stream.owed)
 
     async def note(self, stream: NumberedStream, requests: Collection[RequestId]) -> None:
-        """Note a stream in the store, unless it is noted, or has ended.
+        """Note a stream in the store, unless it is noted, or has ended and owes nothing.
 
         Args:
             stream: The stream.
@@ -586,7 +592,7 @@ class SessionCopy(EventStore):
             StoreError: If the store can't be used; the stream is noted later then.
         """
         async with self._noting:
-            if requests and not stream.ended and not stream.noted:
+            if requests and not stream.noted and (stream.owed or not stream.ended):
                 self.membership.unnoted[self.key, stream.number] = self, stream
                 as_json = [json.dumps(each) for each in requests]
                 if not await self._store.open(self.key, self.token, stream.number, as_json):
