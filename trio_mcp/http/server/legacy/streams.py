@@ -207,7 +207,7 @@ class StreamRouter:
         """Record that a request gets no response; its stream ends if it owes no other response."""
         # The request is not found if its response has already been put on the stream.
         stream = self._by_request.pop(request_id, None)
-        # What ends with the session is still owed: its stream must not end in the store as if nothing were to come.
+        # A response is still owed if the session ends: the stream must not end in the store as if nothing were to come.
         if stream is not None and not self._ended:
             stream.owed.discard(request_id)
             self.tidy(stream)
