@@ -919,7 +919,7 @@ async def test_a_question_fails_once_the_client_has_left_all_processes(
 ) -> None:
     """A function that waits for an answer would keep the session forever."""
     monkeypatch.setattr(endpoint, "COPY_TIMEOUT", 0.1)
-    async with opened(place, session_timeout=0.5) as both:
+    async with opened(place, session_timeout=2.0) as both:
         async with both.one.call("greet") as r:
             await Events(r).message()
         (run,) = both.made[0].server._core.settings.runs  # noqa: SLF001
