@@ -31,6 +31,10 @@ def test_a_late_pattern_is_compiled_on_first_use_and_once() -> None:
     assert "match" in vars(late)
 
 
+_SET = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.)*\]")
+_POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[*+?]|\{[0-9,]+\})\+")
+
+
 def _groups_with_possessive_quantifiers(source: str) -> list[int]:
     """Return the lines of the strings that have one; what stands for the values of an f-string does not matter."""
     found = set()
@@ -47,10 +51,6 @@ def _groups_with_possessive_quantifiers(source: str) -> list[int]:
     return sorted(found)
 
 
-_SET = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.)*\]")
-_POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[*+?]|\{[0-9,]+\})\+")
-
-
 @pytest.mark.parametrize(
     "source", ['r"(?:a|b)*+"', 'r"(?i)(a[)])?+b"', 'rf"(?:{x})++"', 'rf"{x}(?:a)" rf"(?:b){{2,}}+"']
 )
@@ -61,5 +61,5 @@ def test_a_possessive_quantifier_of_a_group_is_found(source: str) -> None:
 def test_no_group_has_a_possessive_quantifier() -> None:
     """Python 3.11.0 to 3.11.4 match other texts with them (gh-106052); `(?>(?:…)*)` is the same, and right in all."""
     files = (Path(__file__).parents[1] / "trio_mcp").rglob("*.py")
-    found = {file.name: _groups_with_possessive_quantifiers(file.read_text()) for file in files}
+    found = {str(file): _groups_with_possessive_quantifiers(file.read_text()) for file in files}
     assert {name: lines for name, lines in found.items() if lines} == {}

@@ -29,8 +29,8 @@ _STATE_MEMBER = late_pattern(
     r"=[ -+\--<>-~]{0,255}[!-+\--<>-~]"
 )
 _MAX_STATE_MEMBERS = 32
-# A member of a baggage is key=value, then properties (Baggage, section 3.3). The quantifiers are possessive: hostile
-# input could otherwise make the engine try every way to split a run of blanks between two adjacent patterns.
+# A member of a baggage is key=value, then properties (Baggage, section 3.3). The quantifiers are possessive or atomic:
+# hostile input could otherwise make the engine try every way to split a run of blanks between two adjacent patterns.
 _TOKEN = r"[ \t]*+[!#$%&'*+.^_`|~0-9A-Za-z-]++[ \t]*+"
 _VALUE = r"[ \t]*+[!#-+\--:<-\[\]-~]*+[ \t]*+"
 _BAGGAGE_MEMBER = late_pattern(rf"{_TOKEN}={_VALUE}(?>(?:;{_TOKEN}(?:={_VALUE})?)*)")

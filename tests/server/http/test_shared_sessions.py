@@ -364,17 +364,33 @@ async def test_a_call_that_begins_as_its_process_ends_gets_an_error(
             assert (r.status_code, "the request got no response, and its outcome is unknown" in text) == (503, True)
 
 
-async def test_a_stream_that_is_noted_as_its_process_ends_gets_an_error(
+@asynccontextmanager
+async def ending(
     place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its last message is stored, but it does not end with that."""
+) -> AsyncIterator[tuple[Pair, SessionStore, trio.Event, trio.Event]]:
+    """Yield a pair with a session, the store of the first process, what ends that, and what is set when it has left."""
     async with AsyncExitStack() as stack:
-        made = [make(place), make(place)]
+        made, left = [make(place), make(place)], trio.Event()
         _, http, stop = await stack.enter_async_context(served(HttpOptions(grace=0.1), made=made[0]))
         both = Pair(made, [Raw(http), Raw((await stack.enter_async_context(served(made=made[1])))[1])])
         await both.initialize()
         store = made[0].server._core.stores.sessions  # noqa: SLF001
-        opens, leaves, streams, left = store.open, store.leave, list[int](), trio.Event()
+        leaves = store.leave
+
+        async def leave(token: str) -> None:
+            await leaves(token)
+            left.set()
+
+        monkeypatch.setattr(store, "leave", leave)
+        yield both, store, stop, left
+
+
+async def test_a_stream_that_is_noted_as_its_process_ends_gets_an_error(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last message is stored, but it does not end with that."""
+    async with ending(place, monkeypatch) as (both, store, stop, left):
+        opens, streams = store.open, list[int]()
 
         async def open(key: str, token: str, stream: int, requests: Any) -> bool:
             streams.append(stream)
@@ -382,12 +398,7 @@ async def test_a_stream_that_is_noted_as_its_process_ends_gets_an_error(
             await trio.sleep(0.2)  # longer than the grace
             return bool(await opens(key, token, stream, requests))
 
-        async def leave(token: str) -> None:
-            await leaves(token)
-            left.set()
-
         monkeypatch.setattr(store, "open", open)
-        monkeypatch.setattr(store, "leave", leave)
         with suppress(httpx.HTTPError):
             async with both.one.call("wait", {"progress": 1}) as r:
                 await r.aread()
@@ -400,13 +411,8 @@ async def test_a_stream_that_is_noted_as_its_process_ends_gets_an_error(
 
 async def test_a_response_is_stored_before_its_process_leaves(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who leave end what is open with an error, which must not come in its place, or after it."""
-    async with AsyncExitStack() as stack:
-        made = [make(place), make(place)]
-        _, http, stop = await stack.enter_async_context(served(HttpOptions(grace=0.1), made=made[0]))
-        both = Pair(made, [Raw(http), Raw((await stack.enter_async_context(served(made=made[1])))[1])])
-        await both.initialize()
-        store = made[0].server._core.stores.sessions  # noqa: SLF001
-        really, leaves, left = store.append, store.leave, trio.Event()
+    async with ending(place, monkeypatch) as (both, store, stop, left):
+        really = store.append
 
         async def append(key: str, events: Any, *more: Any, **options: Any) -> Any:
             if any(b"done" in event.data for event in events):
@@ -414,17 +420,12 @@ async def test_a_response_is_stored_before_its_process_leaves(place: Place, monk
                 await trio.sleep(0.2)  # longer than the grace
             return await really(key, events, *more, **options)
 
-        async def leave(token: str) -> None:
-            await leaves(token)
-            left.set()
-
         monkeypatch.setattr(store, "append", append)
-        monkeypatch.setattr(store, "leave", leave)
         with suppress(httpx.HTTPError):
             async with both.one.call("wait") as r:
                 events = Events(r)
                 last = await events.next()
-                made[0].go.set()
+                both.made[0].go.set()
                 await events.messages()
         await left.wait()
         async with both.two.listen(last.id) as r:

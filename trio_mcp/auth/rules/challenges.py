@@ -24,7 +24,8 @@ _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _QUOTED = r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"'
 _END = r"(?=[ \t]*+(?:,|\Z))"
 
-# Each repetition is possessive, so no match is tried twice, and the time stays in proportion to the length of the text.
+# Each repetition is possessive, atomic or last, so no match is tried twice, and the time stays in proportion to the
+# length of the text.
 _GAP = re.compile(r"[ \t,]*+")
 _SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]++|(?=,|\Z))")
 # The pattern includes `_END`, because the name of a first parameter would otherwise match as a token, such as `realm`
