@@ -28,7 +28,7 @@ GARBAGE = {
     "sends malformed requests",
     "sends malformed errors",
 }
-"""Habits by which a way gives no sign of life, whatever it sends. Any valid message is one."""
+"""Habits by which a way gives no sign of life, whatever it sends. Any response is one."""
 
 
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])

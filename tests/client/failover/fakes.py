@@ -73,6 +73,10 @@ class ExchangeWay(Way):
     crossing: Callable[[Any], Incoming] | None = None
     error: Exception = Broken("the connection broke")
 
+    def takes(self, request: Request) -> bool:
+        """Say whether a request reaches the server; one that does not is lost."""
+        return True
+
     @contextlib.asynccontextmanager
     async def __call__(self) -> AsyncIterator[Link]:
         async with super().__call__() as link, trio.open_nursery() as nursery:
@@ -82,6 +86,8 @@ class ExchangeWay(Way):
             async def there() -> None:
                 async for item in far:
                     message = item.message
+                    if isinstance(message, Request) and not self.takes(message):
+                        continue
                     if isinstance(message, Request) and message.method == "tools/call" and self.failing:
                         self.failing -= 1
                         error = another(self.error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -11,9 +12,10 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.failover.fakes import Way
+from tests.client.failover.fakes import ExchangeWay, Way
 from tests.waiting import eventually
 from trio_mcp import Client, Context, FailoverParameters, McpError, OutcomeUnknown, Server, Switch
+from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import OVERLOADED
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -103,6 +105,78 @@ async def test_the_next_takes_over(
         (switch,) = made.switches
         assert (switch.from_way, switch.to_way, switch.planned) == ("a", "b", False)
         assert switch.cause is not None
+
+
+@pytest.mark.parametrize("announced", ["updated", "tools", "prompts", "resources"])
+@BOTH
+async def test_what_a_server_announces_unasked_is_no_sign_of_life(
+    mode: str, announced: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    made = scene()
+    server = made.ways[0].server
+
+    @server.prompt
+    def greet() -> str:
+        return "hello"
+
+    announce = {
+        "updated": lambda: server.notify_resource_updated("shop://sign"),
+        "tools": server.notify_tools_changed,
+        "prompts": server.notify_prompts_changed,
+        "resources": server.notify_resources_changed,
+    }[announced]
+    heard: list[float] = []
+
+    async def listen(client: Client) -> None:
+        async with client.listen(
+            tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True, resources=["shop://sign"]
+        ) as events:
+            async for _ in events:
+                heard.append(trio.current_time())
+
+    async def announce_now_and_then() -> None:
+        while True:
+            await trio.sleep(1)
+            announce()
+
+    async with connected(made, mode) as client, trio.open_nursery() as nursery:
+        await client.list_tools()
+        nursery.start_soon(listen, client)
+        nursery.start_soon(announce_now_and_then)
+        await eventually(lambda: len(heard) > 2)
+        made.ways[0].stall(received=False)
+        since = trio.current_time()
+        assert (await client.call_tool("look", {"text": "x"}, timeout=30)).data == "x"
+        assert client.transport.carrier == "b"
+        # The server was heard until it was given up, so its silence was not the reason.
+        assert sum(time > since for time in heard) >= 5
+        nursery.cancel_scope.cancel()
+
+
+@BOTH
+async def test_what_belongs_to_a_call_is_a_sign_of_life(mode: str, autojump_clock: trio.testing.MockClock) -> None:
+    """A server that does one thing after the other responds to nothing else meanwhile."""
+    made = scene()
+    first, second = made.ways
+
+    class Busy(ExchangeWay):
+        lost = 0
+
+        def takes(self, request: Request) -> bool:
+            takes = request.method == "tools/call" or not made.ran
+            self.lost += not takes
+            return takes
+
+    made.ways[0] = busy = Busy(first.server, "a")
+    async with connected(made, mode) as client:
+        await client.list_tools()
+        heard: list[float] = []
+        call = partial(client.call_tool, "buy", {"text": "x", "seconds": 24})
+        assert (await call(on_progress=lambda step: heard.append(step.progress))).data == "x"
+        assert heard == [1, 2, 3]
+        assert busy.lost, "it was asked for no sign of life"
+        assert client.transport.carrier == "a"
+    assert second.opened == 0
 
 
 @BOTH

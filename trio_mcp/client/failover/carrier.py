@@ -25,7 +25,7 @@ class Carrier:
         in_doubt: Requests that were tried on the link too often, by id, each with its last failure: they fail if the
             link turns out to work, and are repeated on another link if it does not.
         own: The failover's own requests, which the session never sees, by id: the outcome, or None while it is awaited.
-        received: How many valid messages have arrived.
+        received: How many valid messages have arrived that show that the link works in both directions.
         garbage: How many invalid messages have arrived since the last valid one.
         opened_here: Whether the failover, rather than the session, has opened the session on this link.
         lost: Why the link can't be used any more; None while it can.

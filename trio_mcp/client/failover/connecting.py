@@ -500,8 +500,8 @@ class _Use:
         carrier.own.pop(probe, None)
         if ways.carrier is not carrier:
             return  # the session has left the link in the meantime, and `_drain` checks it now
-        # Any message is a sign of life: a busy server may be late with its response to the check, and still send other
-        # messages.
+        # A message about a call is a sign of life, too: a busy server may be late with its response to the check, and
+        # still report progress.
         if carrier.received == seen and self._watch.time() <= limit.deadline + LATE:
             ways.lose(
                 carrier, TransportError(f"the link gave no sign of life for {patience:g} seconds when asked for one")

@@ -98,7 +98,7 @@ class FailoverParameters:
         targets: A target for each way, the best first: anything that a `Client` accepts, except another list.
         on_switch: Called with a `Switch` whenever another way carries the session. It must be a sync function, and must
             not block.
-        check_after: Seconds of silence after which the way in use is asked for a sign of life.
+        check_after: Seconds without a sign of life after which the way in use is asked for one.
         check_timeout: Seconds that the way in use has to give a sign of life when asked.
         attempt_timeout: Seconds that a way has to connect and give its first response. Each consecutive failure doubles
             this time, up to four times the value, so that a server that starts slowly gets enough time.

@@ -19,7 +19,7 @@ from trio_mcp.jsonrpc.messages import Notification, Request, RequestId, SessionM
 from trio_mcp.types import meta
 from trio_mcp.types.methods import facts_of
 
-__all__ = ["ACKNOWLEDGED", "LEARNED", "Remembered"]
+__all__ = ["ACKNOWLEDGED", "LEARNED", "UNASKED", "Remembered"]
 
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 UPDATED: Final = "notifications/resources/updated"
@@ -37,6 +37,9 @@ _LISTS: Final = {
     "notifications/prompts/list_changed": ("prompts.listChanged", "promptsListChanged"),
     "notifications/resources/list_changed": ("resources.listChanged", "resourcesListChanged"),
 }
+
+UNASKED: Final = frozenset({*_LISTS, UPDATED, "ping"})
+"""The messages that a server may send although nothing of the client's reaches it any more."""
 
 # Limits on what is remembered; all are arbitrary choices. If a subscription does not fit, it is not restored; if the
 # name of a tool does not fit, calls of that tool are not repeated.

@@ -44,7 +44,7 @@ from trio_mcp.client.failover.failures import (
     rules_out,
 )
 from trio_mcp.client.failover.parameters import Switch
-from trio_mcp.client.failover.remembered import LEARNED
+from trio_mcp.client.failover.remembered import LEARNED, UNASKED
 from trio_mcp.client.failover.traffic import OWN, Traffic
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import (
@@ -300,8 +300,9 @@ class Ways:
         if isinstance(message, Malformed):
             return self._take_malformed(carrier, item, message)
         # Failures and garbage do not count as received: a failure comes from our own end of the link, and garbage
-        # proves nothing, as a program that no longer works may respond to anything with a line of text.
-        carrier.received += 1
+        # proves nothing, as a program that no longer works may respond to anything with a line of text. Nor do
+        # announcements: a server that gets nothing from us may go on with them.
+        carrier.received += getattr(message, "method", None) not in UNASKED
         carrier.garbage = 0
         if isinstance(message, Notification):
             # A spare link's notifications are dropped, because the link that carries the session announces the same
