@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -279,6 +280,7 @@ class Handlers:
         self._sink = sink
         self._hooks = hooks
         self._options = options
+        self._spawn = spawn
         self._workers = Workers(self.serve, spawn)
         self._reply = reply
         self._idle = trio.lowlevel.ParkingLot()
@@ -339,17 +341,27 @@ class Handlers:
             sink.put(SessionMessage(message, incoming.request.id))
 
     def _free(self, incoming: IncomingRequest) -> None:
+        cancelled = incoming.cancelled  # `finished` sets it
         successor = self._peer.finished(incoming)
         # Over HTTP, a stream ends when no response is due on it any more. So the sink must be told if a request gets no
         # response.
         if not incoming.answered:
-            self._sink.release(incoming.request.id)
+            if cancelled:
+                self._sink.release(incoming.request.id)
+            else:
+                self._spawn(partial(self._release, incoming.request.id), "release")
         if successor is not None:
             self.start(successor)
         # Requests in a lane of their own don't count as running, but `wait_for` may wait for them, too. `_idle` is
         # tested first, because `unpark_all` takes time even when no task is waiting.
         if self._idle and (not self._peer.running_count or incoming.lane is not None):
             self._idle.unpark_all()
+
+    async def _release(self, request_id: RequestId) -> None:
+        # A handler that gives no response to a peer that waits for one was cancelled by itself, or with the whole
+        # session. In the latter case this task is cancelled as well: the response is still owed when the session ends.
+        await trio.lowlevel.checkpoint()
+        self._sink.release(request_id)
 
     async def wait_idle(self) -> None:
         """Wait until no handlers are running, except those of lasting requests."""

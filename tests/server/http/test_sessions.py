@@ -17,6 +17,7 @@ from trio_mcp import types
 from trio_mcp.http.runner import serving
 from trio_mcp.http.serve import listening, serve_http
 from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.middleware import Middleware
 
 pytestmark = pytest.mark.legacy
 
@@ -141,6 +142,23 @@ async def test_a_cancelled_request_ends_its_stream_without_an_answer() -> None:
             assert await events.messages() == []
         await made.cancelled.wait()
         assert "enough" in str(made.reason)
+
+
+async def test_a_request_whose_handler_cancels_itself_ends_its_stream_and_its_session_goes_on() -> None:
+    class Cancels(Middleware):
+        async def handle_request(self, context: Any, call_next: Any) -> dict[str, Any]:
+            if context.method == "tools/call":
+                await context.report_progress(1)
+                context.cancel_scope.cancel()
+            result: dict[str, Any] = await call_next()
+            return result
+
+    async with served(made=Made(middleware=[Cancels()])) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        async with raw.call("wait") as r:
+            assert [each["method"] for each in await Events(r).messages()] == ["notifications/progress"]
+        assert (await raw.post("ping", id=9)).json()["result"] == {}
 
 
 async def test_a_cancellation_that_overtakes_its_request_cancels_it() -> None:

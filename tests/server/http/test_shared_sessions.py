@@ -409,6 +409,62 @@ async def test_a_stream_that_is_noted_as_its_process_ends_gets_an_error(
             assert "has ended" in told[-1]["error"]["message"]
 
 
+async def test_what_runs_as_its_server_is_cancelled_gets_an_error(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handlers hear of the end as soon as its sessions; what one has sent last is still to be stored."""
+    made = [make(place), make(place)]
+    store, asked = made[0].server._core.stores.sessions, trio.Event()  # noqa: SLF001
+    really = store.append
+
+    async def append(key: str, events: Any, *more: Any, **options: Any) -> Any:
+        if not asked.is_set() and any(b"progress" in event.data for event in events):
+            asked.set()
+            await trio.sleep_forever()  # until the server is cancelled
+        return await really(key, events, *more, **options)
+
+    monkeypatch.setattr(store, "append", append)
+    async with served(made=made[1]) as (_, lasting, _):
+        async with served(made=made[0]) as (_, http, _):
+            both = Pair(made, [Raw(http), Raw(lasting)])
+            await both.initialize()
+            async with both.one.call("wait", {"progress": 1}) as r:
+                last = await Events(r).next()
+                await asked.wait()
+        async with both.two.listen(last.id) as r:
+            told = await Events(r).messages()
+        assert [each.get("method") for each in told] == ["notifications/progress", None]
+        assert "has ended" in told[-1]["error"]["message"]
+
+
+async def test_what_ran_in_a_session_that_fails_is_ended_in_all_processes(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process goes on, so no other one ends its streams."""
+    copies, adds = list[sharing.SessionCopy](), sharing.Membership.add
+
+    def add(self: sharing.Membership, copy: sharing.SessionCopy) -> int:
+        copies.append(copy)
+        return adds(self, copy)
+
+    monkeypatch.setattr(sharing.Membership, "add", add)
+
+    async def fail() -> None:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("odd")
+
+    async with opened(place) as both:
+        async with both.one.call("wait") as r:
+            last = await Events(r).next()
+        copies[0].session.start_soon(fail)
+        await copies[0].session.over.wait()
+        async with both.two.listen(last.id) as r:
+            (told,) = await Events(r).messages()
+        assert "has ended" in told["error"]["message"]
+        assert (await both.one.post("ping", id=9)).status_code == 200  # it is served by a new copy
+    assert "an HTTP session failed" in caplog.text
+
+
 async def test_a_response_is_stored_before_its_process_leaves(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who leave end what is open with an error, which must not come in its place, or after it."""
     async with ending(place, monkeypatch) as (both, store, stop, left):
