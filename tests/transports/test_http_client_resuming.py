@@ -87,6 +87,32 @@ async def test_a_stream_that_cannot_be_reopened_is_given_up_with_an_error() -> N
     assert "after 3 attempts" in faults.said[0]
 
 
+@pytest.mark.parametrize(("lasts", "kept"), [(60, True), (5, True), (1, False)])
+async def test_a_stream_on_which_nothing_happens_is_not_given_up_although_something_cuts_it_now_and_then(
+    lasts: float, kept: bool, autojump_clock: MockClock
+) -> None:
+    """A proxy may end what has been open or idle for a while. Only connections that soon break are attempts in vain."""
+    faults = Faults()
+
+    async def get(asked: Asked) -> None:
+        await asked.begin_events()
+        if server.methods().count("GET") > 20:
+            await asked.chunk(event(CHANGED))
+        await trio.sleep(lasts)
+        await asked.abort()
+
+    def hear(notification: Notification) -> None:
+        faults.told.set()
+
+    with trio.fail_after(10_000):
+        async with (
+            peer({"GET": get}) as server,
+            Client(server.url, mode="legacy", on_message=hear, options=faults.options),
+        ):
+            await faults.told.wait()
+    assert bool(faults.said) != kept, faults.said
+
+
 async def test_a_stream_that_finds_the_session_lost_renews_it_without_a_call() -> None:
     restarting = Restarting()
 

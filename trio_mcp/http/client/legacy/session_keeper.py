@@ -43,6 +43,9 @@ MAX_MIN_WAIT: Final = 3.0
 """The maximum of the minimum wait, in seconds (arbitrary). The minimum wait is `MIN_WAIT` at first, and doubles with
 each connection that brings no message, even if the connection ends normally. So a server that makes its client
 reconnect endlessly costs little, and its messages still arrive soon enough."""
+STEADY: Final = 3.0
+"""Seconds after which a connection counts as a success even if it has brought no event (arbitrary): a proxy may end
+streams on which nothing happens, again and again."""
 RENEWAL_TIMEOUT: Final = 30.0
 """Seconds that a server may take to open a new session (arbitrary)."""
 LISTENING_PATIENCE: Final = 0.5
@@ -123,7 +126,7 @@ class EventStream:
                     raise
                 last, asked = exc, exc.retry_after
                 continue
-            # A connection that brought events counts as success, so the attempts are counted from 0 again.
+            # A connection that brought events or lasted counts as success, so the attempts are counted from 0 again.
             if self._lively:
                 attempt = 0
             least = MIN_WAIT if self._useful else min(2 * least, MAX_MIN_WAIT)
@@ -143,12 +146,16 @@ class EventStream:
             # The new decoder keeps the last event id and the `retry`, and forgets an event that was cut off.
             self.decoder = self.decoder.resumed()
             self.opened = True
-            while chunk := await response.receive():
-                for event in self.decoder.feed(chunk):
-                    self._lively = True
-                    self._useful |= isinstance(event, Malformed) or bool(event.data)
-                    self._finished = await self.take(event)
-                    del event  # without this, a long event would stay in memory until the next one
+            steady_from = trio.current_time() + STEADY
+            try:
+                while chunk := await response.receive():
+                    for event in self.decoder.feed(chunk):
+                        self._lively = True
+                        self._useful |= isinstance(event, Malformed) or bool(event.data)
+                        self._finished = await self.take(event)
+                        del event  # without this, a long event would stay in memory until the next one
+            finally:
+                self._lively |= trio.current_time() >= steady_from
 
 
 @attrs.frozen(eq=False)
