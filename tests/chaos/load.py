@@ -6,6 +6,8 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -13,9 +15,11 @@ import trio
 
 from tests.chaos.tools import STEPS, topic
 from tests.soak.tools import digest
-from trio_mcp import Answers, Client, HttpServerParameters, McpError, RequestTimeout, TransportError, TrioMcpError
+from trio_mcp import Answers, Backoff, Client, McpError, RequestTimeout, TransportError, TrioMcpError
 from trio_mcp.extensions import Tasks
 from trio_mcp.http.server.legacy.sharing import LOST
+from trio_mcp.link import Link
+from trio_mcp.low_level import streamable_http_client
 from trio_mcp.types import ProgressNotificationParams
 
 TIMEOUT = 30.0
@@ -29,6 +33,10 @@ MOST = 300
 
 PAUSES = (0.2, 0.5, 1.0)
 """Seconds until a call is tried again: the first time, the second, and each further one. Chosen."""
+
+RETURNS = Backoff(first=0.5, longest=2.0, attempts=20)
+"""How a session's client comes back for a stream. By default it would wait longer each time: a supervisor that is down
+twice while a call waits would cost it the time that it has."""
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 
@@ -75,8 +83,8 @@ class Route:
     weight: int
     mode: str = MODERN
 
-    def target(self) -> HttpServerParameters:
-        return HttpServerParameters(self.url, headers={"x-user": self.name})
+    def target(self) -> Callable[[], AbstractAsyncContextManager[Link]]:
+        return partial(streamable_http_client, self.url, headers={"x-user": self.name}, reconnect=RETURNS)
 
     @contextlib.asynccontextmanager
     async def client(self, answers: Answers | None = None) -> AsyncIterator[Client]:
