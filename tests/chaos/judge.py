@@ -46,7 +46,7 @@ MOST_CROSSED = 0.0002
 
 nginx may write a request into a connection while its end is on the way. It answers with 502; no process has the
 request. A connection that carries a stream of a session after its process was told to end may get one more request: it
-is refused, or has what is left of the time that requests may take.
+is refused, or has what is left of the time that requests may take, or meets the end of the connection.
 """
 
 REPLACED = re.compile(r"takes the place of process \d+ \(pid (\d+)\)")
@@ -106,7 +106,10 @@ class Judge:
 
     def _count_crossed(self) -> int:
         bad = (each for each in self._seen.load.attempts if each.outcome in ("lost", "refused"))
-        return sum(self._crossed(each) and not self._killed(each.began, each.ended) for each in bad)
+        return sum(self._crossed(each) and not self._has_another_excuse(each) for each in bad)
+
+    def _has_another_excuse(self, attempt: Attempt) -> bool:
+        return bool(self._killed(attempt.began, attempt.ended)) or (_in_session(attempt) and self._outlasted(attempt))
 
     def happened(self) -> Iterator[str]:
         """Yield the events."""
@@ -237,8 +240,10 @@ class Judge:
             crossed = "status 502" in attempt.note and not posts
         elif attempt.outcome == "refused":
             crossed = "the server is ending" in attempt.note and not posts
+        elif not posts:
+            crossed = "Server disconnected" in attempt.note
         else:
-            crossed = bool(posts) and all(
+            crossed = all(
                 entries[-1].what == "cancelled" and self._told_to_end(entries[0].pid, entries[0].at) <= entries[0].at
                 for entries in posts
             )

@@ -46,6 +46,8 @@ def crossing(outcome: str = "lost", **changes: Any) -> Attempt:
 
 
 CROSSED = {"route": "session-direct", "note": "503: the server is ending"}
+UNREAD = {"route": "session-direct", "note": "Disconnected: …: Server disconnected without sending a response."}
+OUTLASTED = crossing(**UNREAD, ended=RENEWAL + GRACE + 0.1)
 
 
 def held(pid: int, told: float, *, grace: float = GRACE, kind: str = "put") -> tuple[Attempt, list[Entry]]:
@@ -78,6 +80,7 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (crossing("refused", **CROSSED), []),
         (crossing(**CROSSED), [Entry("began", RENEWED, RENEWAL + 1), Entry("cancelled", RENEWED, RENEWAL + 2)]),
         (crossing(**CROSSED, began=LAPSE - 1, ended=LAPSE + 0.1), []),
+        (crossing(**UNREAD), []),
         held(ENDED, SILENT + 1),
         (attempt("cancelled"), [Entry("began", RAN, 50.0), Entry("cancelled", RAN, 50.1)]),
         (attempt("refused", began=DEATH - 3, ended=DEATH + 0.1), []),
@@ -107,6 +110,9 @@ ROWS: dict[str, list[tuple[Attempt, list[Entry]]]] = {
         (crossing(route="direct-kept"), []),
         (crossing(began=8.0, ended=9.0), []),
         (crossing(**CROSSED), []),
+        (crossing(**UNREAD), BEGUN),
+        (crossing(**UNREAD, began=8.0, ended=9.0), []),
+        (crossing(**{**UNREAD, "route": "direct-kept"}), []),
         (crossing(**CROSSED), [Entry("began", RENEWED, RENEWAL), Entry("cancelled", RENEWED, RENEWAL + 0.5)]),
         (crossing(**CROSSED), [Entry("began", RAN, RENEWAL + 1), Entry("cancelled", RAN, RENEWAL + 1.5)]),
         (attempt("lost", route="session-direct", began=AWAY, ended=AWAY + 2.1, note="no response"), DONE),
@@ -214,6 +220,7 @@ def _late(seen: Seen, told: float) -> None:
 
 OTHERS: dict[str, list[Callable[[Seen], object]]] = {
     "": [
+        lambda seen: seen.load.attempts.extend([crossing(), OUTLASTED]),  # which has an excuse of its own
         lambda seen: _put(seen, "succeeded", made=1),
         lambda seen: _put(seen, "lost", made=1, killed=True),
         lambda seen: _put(seen, "lost", made=0, killed=True),
@@ -243,7 +250,10 @@ OTHERS: dict[str, list[Callable[[Seen], object]]] = {
         lambda seen: _on_engine(seen, "store: StoreError: it has no memory left", at=FULL, made=1)
     ],
     "after 19.1 s": [lambda seen: _late(seen, AWAY + 20.0)],
-    "2 requests have crossed": [lambda seen: seen.load.attempts.extend([crossing(), crossing()])],
+    "2 requests have crossed": [
+        lambda seen: seen.load.attempts.extend([crossing(), crossing()]),
+        lambda seen: seen.load.attempts.extend([crossing(), crossing(**UNREAD), OUTLASTED]),
+    ],
     "it has never ended": [lambda seen: seen.load.under_way.add(attempt(""))],
     "it was lost at each of its attempts": [lambda seen: seen.load.calls.update({"a": "lost"})],
     "the update of a state is lost": [lambda seen: _put(seen, "succeeded", made=0)],
