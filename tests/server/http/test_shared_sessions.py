@@ -406,7 +406,7 @@ async def test_a_stream_that_is_noted_as_its_process_ends_gets_an_error(
         async with both.two.listen(f"{streams[0]}-0") as r:
             told = await Events(r).messages()
             assert [each.get("method") for each in told] == ["notifications/progress", None]
-            assert "has ended" in told[-1]["error"]["message"]
+            assert told[-1]["error"]["message"] == sharing.LOST
 
 
 async def test_what_runs_as_its_server_is_cancelled_gets_an_error(
@@ -434,7 +434,7 @@ async def test_what_runs_as_its_server_is_cancelled_gets_an_error(
         async with both.two.listen(last.id) as r:
             told = await Events(r).messages()
         assert [each.get("method") for each in told] == ["notifications/progress", None]
-        assert "has ended" in told[-1]["error"]["message"]
+        assert told[-1]["error"]["message"] == sharing.LOST
 
 
 async def test_what_ran_in_a_session_that_fails_is_ended_in_all_processes(
@@ -460,7 +460,7 @@ async def test_what_ran_in_a_session_that_fails_is_ended_in_all_processes(
         await copies[0].session.over.wait()
         async with both.two.listen(last.id) as r:
             (told,) = await Events(r).messages()
-        assert "has ended" in told["error"]["message"]
+        assert told["error"]["message"] == sharing.LOST
         assert (await both.one.post("ping", id=9)).status_code == 200  # it is served by a new copy
     assert "an HTTP session failed" in caplog.text
 

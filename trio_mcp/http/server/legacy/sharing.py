@@ -63,8 +63,7 @@ A process notes a request in the store only if it takes longer than most do (`PR
 PATIENCE: Final = 2.0
 """Seconds that the last words of a process to its store may take (arbitrary): a supervisor kills it after five."""
 
-LOST: Final = "the process that ran the request has ended; its outcome is unknown"
-FAILED: Final = "the session has ended in the process that ran the request; its outcome is unknown"
+LOST: Final = "the process that ran the request has ended, or its session there; the outcome is unknown"
 
 TAKEN: Final = "taken"
 SEEN: Final = "seen"
@@ -187,14 +186,14 @@ class Membership:
     def gone(self, copy: SessionCopy) -> None:
         """Learn that the session of a copy that was removed has nothing more to store.
 
-        If it has failed, and this process goes on, the streams that are still open get an error each.
+        Its streams that are still open get an error each: if this process goes on, no other one ends them.
         """
         self._parting.discard(copy)
         if copy.token != self.token:
             return
         for stream in copy.session.router.streams.values():
             if stream.noted and stream.owed:
-                errors = [StoredEvent(stream.number, 0, error_for(each, FAILED)) for each in stream.owed]
+                errors = [StoredEvent(stream.number, 0, error_for(each)) for each in stream.owed]
                 self.end_later(copy.key, stream.number, stream.last, errors)
 
     def lost(self, token: str) -> None:
