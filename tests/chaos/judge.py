@@ -109,7 +109,8 @@ class Judge:
         return sum(self._crossed(each) and not self._has_another_excuse(each) for each in bad)
 
     def _has_another_excuse(self, attempt: Attempt) -> bool:
-        return bool(self._killed(attempt.began, attempt.ended)) or (_in_session(attempt) and self._outlasted(attempt))
+        outlasted = attempt.outcome == "lost" and self._outlasted(attempt)
+        return outlasted or bool(self._killed(attempt.began, attempt.ended))
 
     def happened(self) -> Iterator[str]:
         """Yield the events."""
@@ -159,7 +160,7 @@ class Judge:
                 yield f"it is {other}"
 
     def _of_lost(self, attempt: Attempt, pids: set[int]) -> Iterator[str]:
-        if (_in_session(attempt) and self._outlasted(attempt)) or self._crossed(attempt) or self._was_held(attempt):
+        if self._outlasted(attempt) or self._crossed(attempt) or self._was_held(attempt):
             return
         killed = self._killed(attempt.began, attempt.ended)
         if not killed:
@@ -182,7 +183,8 @@ class Judge:
         It took longer than a process that ends gracefully lets requests take, or its response could not be stored.
         """
         took_long = attempt.ended - attempt.began > GRACE
-        return (took_long or self._was_away(attempt)) and (self._met_an_end(attempt) or self._met_a_lapse(attempt))
+        held_up = _in_session(attempt) and (took_long or self._was_away(attempt))
+        return held_up and (self._met_an_end(attempt) or self._met_a_lapse(attempt))
 
     def _met_an_end(self, attempt: Attempt) -> bool:
         return any(

@@ -6,7 +6,6 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -16,9 +15,9 @@ import trio
 from tests.chaos.tools import STEPS, topic
 from tests.soak.tools import digest
 from trio_mcp import Answers, Backoff, Client, McpError, RequestTimeout, TransportError, TrioMcpError
+from trio_mcp.client.targets import LinkFactory
 from trio_mcp.extensions import Tasks
 from trio_mcp.http.server.legacy.sharing import LOST
-from trio_mcp.link import Link
 from trio_mcp.low_level import streamable_http_client
 from trio_mcp.types import ProgressNotificationParams
 
@@ -83,7 +82,7 @@ class Route:
     weight: int
     mode: str = MODERN
 
-    def target(self) -> Callable[[], AbstractAsyncContextManager[Link]]:
+    def target(self) -> LinkFactory:
         return partial(streamable_http_client, self.url, headers={"x-user": self.name}, reconnect=RETURNS)
 
     @contextlib.asynccontextmanager

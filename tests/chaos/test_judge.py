@@ -253,6 +253,7 @@ OTHERS: dict[str, list[Callable[[Seen], object]]] = {
     "2 requests have crossed": [
         lambda seen: seen.load.attempts.extend([crossing(), crossing()]),
         lambda seen: seen.load.attempts.extend([crossing(), crossing(**UNREAD), OUTLASTED]),
+        lambda seen: seen.load.attempts.extend([crossing(), crossing("refused", **CROSSED, ended=OUTLASTED.ended)]),
     ],
     "it has never ended": [lambda seen: seen.load.under_way.add(attempt(""))],
     "it was lost at each of its attempts": [lambda seen: seen.load.calls.update({"a": "lost"})],

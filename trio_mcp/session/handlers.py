@@ -345,11 +345,10 @@ class Handlers:
         successor = self._peer.finished(incoming)
         # Over HTTP, a stream ends when no response is due on it any more. So the sink must be told if a request gets no
         # response.
-        if not incoming.answered:
-            if cancelled:
-                self._sink.release(incoming.request.id)
-            else:
-                self._spawn(partial(self._release, incoming.request.id), "release")
+        if cancelled:
+            self._sink.release(incoming.request.id)
+        elif not incoming.answered:
+            self._spawn(partial(self._release, incoming.request.id), "release")
         if successor is not None:
             self.start(successor)
         # Requests in a lane of their own don't count as running, but `wait_for` may wait for them, too. `_idle` is

@@ -87,6 +87,7 @@ class EventStream:
     _finished: bool = False
     _lively: bool = False
     _useful: bool = False
+    _steady_from: float = math.inf
 
     async def follow(self, *, at_once: bool) -> None:
         """Connect, read, and reconnect until no more events are wanted.
@@ -114,7 +115,7 @@ class EventStream:
                 # to be polled (`retry`, SEP-1699).
                 await trio.sleep(max(wait, least))
                 attempt += 1
-            at_once, self._lively, self._useful = False, False, False
+            at_once, self._lively, self._useful, self._steady_from = False, False, False, math.inf
             try:
                 await self._connect()
                 last = None
@@ -127,7 +128,7 @@ class EventStream:
                 last, asked = exc, exc.retry_after
                 continue
             # A connection that brought events or lasted counts as success, so the attempts are counted from 0 again.
-            if self._lively:
+            if self._lively or trio.current_time() >= self._steady_from:
                 attempt = 0
             least = MIN_WAIT if self._useful else min(2 * least, MAX_MIN_WAIT)
             asked = self.decoder.retry
@@ -146,16 +147,13 @@ class EventStream:
             # The new decoder keeps the last event id and the `retry`, and forgets an event that was cut off.
             self.decoder = self.decoder.resumed()
             self.opened = True
-            steady_from = trio.current_time() + STEADY
-            try:
-                while chunk := await response.receive():
-                    for event in self.decoder.feed(chunk):
-                        self._lively = True
-                        self._useful |= isinstance(event, Malformed) or bool(event.data)
-                        self._finished = await self.take(event)
-                        del event  # without this, a long event would stay in memory until the next one
-            finally:
-                self._lively |= trio.current_time() >= steady_from
+            self._steady_from = trio.current_time() + STEADY
+            while chunk := await response.receive():
+                for event in self.decoder.feed(chunk):
+                    self._lively = True
+                    self._useful |= isinstance(event, Malformed) or bool(event.data)
+                    self._finished = await self.take(event)
+                    del event  # without this, a long event would stay in memory until the next one
 
 
 @attrs.frozen(eq=False)
